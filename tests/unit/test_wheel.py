@@ -56,7 +56,7 @@ def test_commands_that_work_on_the_course_itself_refuse_what_is_installed(instal
     done = python(installed, tmp_path, "-m", "course_lib.cli", *words)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "This command works on the course itself: it needs a checkout (git clone) and 'pip install -e .[test]' in it.\n"
+        "This command works on the course itself: it needs a checkout (git clone), and in it 'pip install -e .[test]'.\n"
     )
     assert sorted(installed.rglob("*.py")) == before
 
