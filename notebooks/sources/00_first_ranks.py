@@ -183,7 +183,7 @@ dist.reduce(reduced, dst=1)
 dist.all_reduce(summed)
 
 gathered, part = [torch.empty(1) for _ in range(4)], torch.empty(1)
-dist.all_gather(gathered, mine[:1])  # into one tensor: all_gather_single, before torch 2.13 all_gather_into_tensor
+dist.all_gather(gathered, mine[:1])  # into one tensor: all_gather_single
 dist.reduce_scatter(part, list(mine.split(1)))  # from one tensor: reduce_scatter_single
 
 results = {"broadcast": broadcast, "reduce": reduced, "all_reduce": summed}

@@ -56,7 +56,8 @@ def test_commands_that_work_on_the_course_itself_refuse_what_is_installed(instal
     done = python(installed, tmp_path, "-m", "course_lib.cli", *words)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "This command works on the course itself: it needs a checkout (git clone), and in it 'pip install -e .[test]'.\n"
+        "This command works on the course itself: it needs a checkout (git clone), and in it "
+        "'pip install -e .[test]'.\n"
     )
     assert sorted(installed.rglob("*.py")) == before
 
@@ -73,8 +74,8 @@ def test_what_builds_the_course_is_not_installed(installed):
 
 
 def test_lab_without_jupyterlab_makes_the_copy_and_says_what_is_missing(installed, tmp_path):
-    lab = "import sys; sys.modules['jupyterlab'] = None; from course_lib.cli import main; sys.argv[1:] = ['lab']; main()"
-    done = python(installed, tmp_path, "-c", lab)
+    lab = "import sys; sys.modules['jupyterlab'] = None; from course_lib.cli import main; main()"
+    done = python(installed, tmp_path, "-c", lab, "lab")
     assert done.returncode == 2
     assert "pip install 'ddp-course[lab]'" in done.stderr
     assert (tmp_path / "ddp-course/notebooks/index.ipynb").is_file()
