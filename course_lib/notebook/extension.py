@@ -27,7 +27,7 @@ def load(shell: InteractiveShell) -> None:
     task_magics.register(shell)
     shell.push({"run": run, "predict": predict, "machine": machine}, interactive=False)
     here = version("torch")
-    if here[0].isdigit() and tuple(int(part) for part in here.split(".")[:2]) < _CHECKED:
+    if show.is_attended() and here[0].isdigit() and tuple(map(int, here.split(".")[:2])) < _CHECKED:
         print(
             f"This is torch {here}. The lessons were checked with 2.13: a few cells of lessons 06, 07, 09, 13 and "
             "of the capstone show what is new in it, and end with an error here."
