@@ -1,8 +1,10 @@
 """Who installs the course as a package has its lessons, too."""
 
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -79,3 +81,13 @@ def test_lab_without_jupyterlab_makes_the_copy_and_says_what_is_missing(installe
     assert done.returncode == 2
     assert "pip install 'ddp-course[lab]'" in done.stderr
     assert (tmp_path / "ddp-course/notebooks/index.ipynb").is_file()
+
+
+def test_the_page_of_the_package_index_leads_nowhere_on_this_machine_or_in_the_repository():
+    """Its readers have no checkout: a relative link or picture would be dead."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    page = (ROOT / project["readme"]).read_text(encoding="utf-8")
+    assert re.findall(r"\]\((?!https://)", page) == []
+    assert "src=" not in page
+    extras = project["optional-dependencies"]
+    assert set(re.findall(r"ddp-course\[(\w+)\]", page)) <= extras.keys()
