@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from course_lib.notebook import board, magics, show, task_magics
@@ -21,6 +22,7 @@ _CHECKED = (2, 13)
 
 def load(shell: InteractiveShell) -> None:
     """Register the magics, bring `run`, `predict` and `machine` into the notebook, start loading torch."""
+    os.environ.setdefault("PYTHON_COLORS", "0")  # a kernel wants colours; `log = !torchrun ...` wants a text
     magics.register(shell)
     show.register()
     board.register(shell)
