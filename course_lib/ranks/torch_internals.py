@@ -59,6 +59,7 @@ INTERNALS = (
     Internal(f"{_DDP}._module_parameters", "the parameters that DDP manages", "self"),
     Internal(f"{_DDP}._has_rebuilt_buckets", "buckets of the first iteration or of all others", "self"),
     Internal(f"{_DDP}._bucket_config", "how large buckets may be", "self"),
+    Internal("torch.distributed._DEFAULT_FIRST_BUCKET_BYTES", "the same before torch 2.13"),
     Internal(
         f"{_DDP}._get_ddp_logging_data",
         "sizes and settings of buckets, and how many parameters there are",
