@@ -59,9 +59,10 @@ draw_zip(out["met"][1])
 #
 # ## The first line that counts
 #
-# In this loop the mixture does no harm to the weights yet. All ranks take the same number of steps, so all gradients are computed at the
-# same weights; only the pairing differs. The harm begins with the first line that *counts*. Log the mean loss at every third
-# image. (From here on the author's flags are left out where they change nothing.) `--watch` notes exceptions that your code catches.
+# In this loop the mixture does no harm to the weights yet. All ranks take the same number of steps, so all gradients are computed
+# at the same weights; only the pairing differs. The harm begins with the first line that *counts*. Log the mean loss at every third
+# image. (From here on the author's flags are left out where they change nothing.) `--watch` notes exceptions that your code
+# catches.
 
 # %%
 # %%ranks --watch --expect hang --as out
@@ -96,8 +97,8 @@ draw_calls(out["calls"])
 # happened to fit, so gloo had no reason to object. From that step on the ranks train different models. An evaluation or a
 # checkpoint “every 1,000 batches” with a collective in it counts as well.
 #
-# So does DDP. The author has switched `broadcast_buffers` off. Left on, with a BatchNorm in the model, rank 0 has sent its buffers for
-# image 3, and its next forward sends them again. That meets the others' gradients:
+# So does DDP. The author has switched `broadcast_buffers` off. Left on, with a BatchNorm in the model, rank 0 has sent its buffers
+# for image 3, and its next forward sends them again. That meets the others' gradients:
 
 # %%
 # %%ranks --watch --expect hang
@@ -192,11 +193,11 @@ from course_lib.lab.out_of_memory import explore_failures
 explore_failures()
 
 # %% [markdown]
-# *DDP's part of the forward* is easily forgotten. As the second forward begins, DDP rebuilds its buckets (unless it has to find unused
-# parameters); as any forward begins, it packs the buffers into one tensor and broadcasts them. Both allocate, and both are
-# collectives. A rank that fails there has left a collective out, and what it sends next meets that of the others. Hence the
-# rule: **a `try` with a collective in it does not protect.** And agreeing after the forward comes too late for a failure in
-# backward, where the others wait in the all-reduce of gradients already.
+# *DDP's part of the forward* is easily forgotten. As the second forward begins, DDP rebuilds its buckets (unless it has to find
+# unused parameters); as any forward begins, it packs the buffers into one tensor and broadcasts them. Both allocate, and both are
+# collectives. A rank that fails there has left a collective out, and what it sends next meets that of the others. Hence the rule:
+# **a `try` with a collective in it does not protect.** And agreeing after the forward comes too late for a failure in backward,
+# where the others wait in the all-reduce of gradients already.
 #
 # ## No collective inside the `try`
 #
@@ -240,14 +241,16 @@ from course_lib.lab.detector import check, loss_of
 check(by_hand, find_unused_parameters=True)
 
 # %% [markdown]
-# `check` is the course's bench: a model with a BatchNorm and a frozen layer, AdamW with weight decay, three ranks, five steps. In one of
-# them, one allocation fails on rank 1, at the place that the line names. At the end all ranks must have the same weights, bit by
-# bit, and they are compared with a single process that never failed. At every place it is as if that batch had never been drawn. The good ranks' work is kept.
+# `check` is the course's bench: a model with a BatchNorm and a frozen layer, AdamW with weight decay, three ranks, five steps. In
+# one of them, one allocation fails on rank 1, at the place that the line names. At the end all ranks must have the same weights,
+# bit by bit, and they are compared with a single process that never failed. At every place it is as if that batch had never been
+# drawn. The good ranks' work is kept.
 #
-# The price: the all-reduce no longer overlaps with backward ([lesson 04](04_buckets.ipynb)), and gradients take up twice the memory.
-# Frozen parameters stay out of it, since gradients of zeros would let weight decay move them ([lesson 08](08_unused.ipynb)). Each
-# rank keeps its own BatchNorm statistics, also those of a forward that failed; average them before you evaluate or save
-# ([lesson 09](09_synchronised.ipynb)). `require_forward_param_sync` is an attribute without an underscore that no document mentions: pin your torch.
+# The price: the all-reduce no longer overlaps with backward ([lesson 04](04_buckets.ipynb)), and gradients take up twice the
+# memory. Frozen parameters stay out of it, since gradients of zeros would let weight decay move them ([lesson
+# 08](08_unused.ipynb)). Each rank keeps its own BatchNorm statistics, also those of a forward that failed; average them before you
+# evaluate or save ([lesson 09](09_synchronised.ipynb)). `require_forward_param_sync` is an attribute without an underscore that no
+# document mentions: pin your torch.
 #
 # What is left is the optimizer. If it gets no memory, the rank raises, and so it should: some weights may have moved already.
 
@@ -258,9 +261,9 @@ check(by_hand, "optimizer")
 # %% [markdown]
 # ## Or end loudly, and restart
 #
-# The other way has no `try` at all. The rank ends, and whoever started the ranks ends the others and starts all of them again from the
-# last checkpoint. Here a batch of rank 1, in step 6, is always too long, and a checkpoint is saved after every fourth step. (Rank 1 prints the steps that it
-# begins, and its arguments name the attempts that fail.)
+# The other way has no `try` at all. The rank ends, and whoever started the ranks ends the others and starts all of them again from
+# the last checkpoint. Here a batch of rank 1, in step 6, is always too long, and a checkpoint is saved after every fourth step.
+# (Rank 1 prints the steps that it begins, and its arguments name the attempts that fail.)
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
 from pathlib import Path
@@ -306,8 +309,8 @@ for step in range(first, 10):
 #
 #     TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 torchrun --standalone --nproc-per-node=2 --max-restarts=2 scratch/resume.py 0 1 2
 #
-# The variable belongs to the command. Without it, the new ranks may read the addresses of the dead ones and never meet
-# ([lesson 12](12_elastic.ipynb), *The store, the second time*; seen with gloo). Here `restarted` starts the same agent on processes that
+# The variable belongs to the command. Without it, the new ranks may read the addresses of the dead ones and never meet ([lesson
+# 12](12_elastic.ipynb), *The store, the second time*; seen with gloo). Here `restarted` starts the same agent on processes that
 # have torch loaded already, with 2 restarts and the same arguments.
 
 # %%
@@ -324,13 +327,14 @@ for number, steps in enumerate(out.values[0]["steps"], 1):
 print("the job ends", "well" if out.values[0]["ok"] else "with an error")
 
 # %% [markdown]
-# The job resumes after step 3, its sampler deals the same batch again, and it fails again, until `--max-restarts` is used up. Against
-# a batch that is too long a restart repairs nothing: cap the batches ([below](#Deeper:-batches-that-fit)), or take the step by hand. Against memory that was short once, it is the
-# simplest answer, and the only one to a failure in the optimizer. (With `scratch/resume.py 0` alone, only attempt 0 fails.) Its price is a restart and the steps since the checkpoint: cheap where failures are
-# rare.
+# The job resumes after step 3, its sampler deals the same batch again, and it fails again, until `--max-restarts` is used up.
+# Against a batch that is too long a restart repairs nothing: cap the batches ([below](#Deeper:-batches-that-fit)), or take the step
+# by hand. Against memory that was short once, it is the simplest answer, and the only one to a failure in the optimizer. (With
+# `scratch/resume.py 0` alone, only attempt 0 fails.) Its price is a restart and the steps since the checkpoint: cheap where
+# failures are rare.
 #
-# And “can I reset DDP inside my except?” Not inside it, and not on one rank. On all ranks, after the `except` block, with a new group: yes
-# ([below](#Deeper:-reset-DDP-in-place)).
+# And “can I reset DDP inside my except?” Not inside it, and not on one rank. On all ranks, after the `except` block, with a new
+# group: yes ([below](#Deeper:-reset-DDP-in-place)).
 #
 # > **On GPUs.** `torch.OutOfMemoryError` comes from PyTorch's caching allocator. What allocates beside it raises other
 # > RuntimeErrors: CUDA itself a `torch.AcceleratorError` (“CUDA error: out of memory”), cuBLAS one with
@@ -358,8 +362,9 @@ print("the job ends", "well" if out.values[0]["ok"] else "with an error")
 #
 # ## Your turn
 #
-# Four tasks wait in [exercises/11_out_of_memory](../exercises/11_out_of_memory.ipynb): repair the loop of the question, judged by launches in which
-# memory runs out anywhere; correct the mean; write the step that survives with batches of any size; and choose a way by its cost.
+# Four tasks wait in [exercises/11_out_of_memory](../exercises/11_out_of_memory.ipynb): repair the loop of the question, judged by
+# launches in which memory runs out anywhere; correct the mean; write the step that survives with batches of any size; and choose a
+# way by its cost.
 #
 # ## Deeper: agree, and skip together
 #
@@ -456,8 +461,8 @@ check(zeros, "forward, first", "forward, last")
 # two): hence two samples. Its buffers are broadcast before a forward that follows a training one
 # ([lesson 09](09_synchronised.ipynb)): hence the line before the second forward of a step, which only the failed rank makes.
 #
-# With buffers, the hole stays: if DDP's own part of the forward gets no memory, the ranks are stuck. And a rank that fails with some of
-# its gradients reduced cannot do this: a failure in backward ends the job.
+# With buffers, the hole stays: if DDP's own part of the forward gets no memory, the ranks are stuck. And a rank that fails with
+# some of its gradients reduced cannot do this: a failure in backward ends the job.
 #
 # **`Join`** is often named here, because it replaces missing ranks by zeros ([lesson 05](05_stragglers.ipynb)). It does so
 # for a rank that has *left* the block:
@@ -576,7 +581,8 @@ check(partial(catch_up, again=False), "forward, last", "backward, middle", norm=
 #
 # ## Deeper: reset DDP in place
 #
-# “Can I reset DDP's state?” The rank that has failed cannot do it alone; the others are in an all-reduce. “Wrap the model again” is advised:
+# “Can I reset DDP's state?” The rank that has failed cannot do it alone; the others are in an all-reduce. “Wrap the model again” is
+# advised:
 
 # %% claims={"15": "incomplete"}
 # %%ranks --expect hang
@@ -618,17 +624,19 @@ print("rank 0:", [text.partition(" 400ms")[0].partition(" [")[0] for text in out
 print("rank 1:", out["said"][1].count("ok"), "of", len(out["said"][1]), "succeeded")
 
 # %% [markdown]
-# After a timeout gloo has closed the connection, and the group does not open it again. A *new* group is needed, and DDP can be moved to
-# one: `_update_process_group` (`torch/nn/parallel/distributed.py`) resets the reducer in place. Wrapper and optimizer stay. The failed
-# rank moves at once. The others move when the old group's timeout has passed, so the new group's timeout must be longer than the old
-# one's. With `use_local_synchronization=True`, making a group needs no collective in the group that is broken.
+# After a timeout gloo has closed the connection, and the group does not open it again. A *new* group is needed, and DDP can be
+# moved to one: `_update_process_group` (`torch/nn/parallel/distributed.py`) resets the reducer in place. Wrapper and optimizer
+# stay. The failed rank moves at once. The others move when the old group's timeout has passed, so the new group's timeout must be
+# longer than the old one's. With `use_local_synchronization=True`, making a group needs no collective in the group that is broken.
 #
-# Two questions need care, because ranks notice a failure at different moments. *Do all ranks mean the same new group?* Its name is made of
-# the members and of the number of groups that a rank has (`_hash_ranks_to_str`). Every rank leaves a broken group exactly once, so
-# they agree, if they had the same number before. (Hence the `destroy_process_group` above.) *Do all ranks mean the same step?* The last all-reduce of a step may succeed on
-# two ranks and fail on the third, so two take the step and one does not know. Afterwards they compare their step numbers.
+# Two questions need care, because ranks notice a failure at different moments. *Do all ranks mean the same new group?* Its name is
+# made of the members and of the number of groups that a rank has (`_hash_ranks_to_str`). Every rank leaves a broken group exactly
+# once, so they agree, if they had the same number before. (Hence the `destroy_process_group` above.) *Do all ranks mean the same
+# step?* The last all-reduce of a step may succeed on two ranks and fail on the third, so two take the step and one does not know.
+# Afterwards they compare their step numbers.
 #
-# And `except` must know all of gloo's messages. Most name the file that they come from. The one that rank 1 has just received does not:
+# And `except` must know all of gloo's messages. Most name the file that they come from. The one that rank 1 has just received does
+# not:
 
 
 # %% claims={"15": "incomplete"}
@@ -661,11 +669,12 @@ for place in ("rebuild", "backward, middle"):
     check(reset_in_place, place, process_group=dist.new_group(timeout=timedelta(seconds=3)))
 
 # %% [markdown]
-# Nothing is lost: the step is done again, and the weights are those of a run in which nothing failed. (All BatchNorm statistics have seen that batch twice.)
-# The cost is the peers' timeout and some milliseconds. The all-reduce before the step is needed: without it, a failure after the last
-# bucket lets the others step alone. A batch that does not fit fails three times and ends the job. So does whatever else goes wrong while
-# the ranks move: after 30 seconds at most the new group's timeout ends the wait with an error. `_update_process_group`
-# is private, and a communication hook keeps the old group: give it the new one yourself, says the docstring.
+# Nothing is lost: the step is done again, and the weights are those of a run in which nothing failed. (All BatchNorm statistics
+# have seen that batch twice.) The cost is the peers' timeout and some milliseconds. The all-reduce before the step is needed:
+# without it, a failure after the last bucket lets the others step alone. A batch that does not fit fails three times and ends the
+# job. So does whatever else goes wrong while the ranks move: after 30 seconds at most the new group's timeout ends the wait with an
+# error. `_update_process_group` is private, and a communication hook keeps the old group: give it the new one yourself, says the
+# docstring.
 #
 # > **On GPUs (NCCL).** The others receive no exception at the timeout: by default a watchdog thread ends their *process*
 # > (`TORCH_NCCL_ASYNC_ERROR_HANDLING`, 3 by default, in PyTorch's documentation, *ProcessGroupNCCL Environment Variables*), so
@@ -673,8 +682,8 @@ for place in ("rebuild", "backward, middle"):
 #
 # ## Deeper: destroy the group, and build it again
 #
-# With gloo there is a way to tell the others at once: destroy the group, and their connections break. No timeout has to pass. Here the
-# failed batch is given up on all ranks.
+# With gloo there is a way to tell the others at once: destroy the group, and their connections break. No timeout has to pass. Here
+# the failed batch is given up on all ranks.
 
 
 # %% claims={"16": "holds", "15": "incomplete"}
@@ -717,16 +726,16 @@ ddp = None  # an older wrapper would hold on to the connections
 check_loop(rebuilding, "backward, middle")
 
 # %% [markdown]
-# All of DDP's state and all half-reduced buckets go, the step is lost on all ranks, and the weights are right. The new group writes its
-# addresses below those of the old one (`PrefixStore`), so no rank reads the address of a group that is gone. Ranks compare their step numbers
-# here as well. The destructor of a gloo group waits for its threads, and so for collectives that are still under
-# way: give the *first* group a timeout that you can afford, too. A rank that is gone for good ends the others after 30 seconds, with an error. This way is
-# gloo's: with NCCL the others receive no exception when a group is destroyed. (Read, not run.)
+# All of DDP's state and all half-reduced buckets go, the step is lost on all ranks, and the weights are right. The new group writes
+# its addresses below those of the old one (`PrefixStore`), so no rank reads the address of a group that is gone. Ranks compare
+# their step numbers here as well. The destructor of a gloo group waits for its threads, and so for collectives that are still under
+# way: give the *first* group a timeout that you can afford, too. A rank that is gone for good ends the others after 30 seconds,
+# with an error. This way is gloo's: with NCCL the others receive no exception when a group is destroyed. (Read, not run.)
 #
 # Connections are closed when *nothing* refers to the group any more. Three things may still do so: an older wrapper, a traceback,
-# and an import. DDP's constructor imports `torch._dynamo`, and that imports `torch.distributed.nn`, whose functions take the default
-# group of that moment as a default argument. Here is one process that uses DDP and destroys the group, first as most scripts are written, then with
-# that import before `init_process_group`:
+# and an import. DDP's constructor imports `torch._dynamo`, and that imports `torch.distributed.nn`, whose functions take the
+# default group of that moment as a default argument. Here is one process that uses DDP and destroys the group, first as most
+# scripts are written, then with that import before `init_process_group`:
 
 # %%
 # %%writefile scratch/held.py
@@ -836,25 +845,26 @@ from course_lib.lab.out_of_memory import explore_prices
 explore_prices()
 
 # %% [markdown]
-# Some of it is easily miscounted. A step goes wrong when **any** rank fails. If ranks fail independently, with the chances *p₀*, *p₁*
-# and so on, it goes well with the product of all (1 - *p*). An average rank fails less often than the gang, and added up, the chances
-# count a step twice in which two ranks fail. All ranks must decide by the same number, too: one that decides by its own failures takes
-# a different code path, and the others wait for it. With a checkpoint after every *k* steps, a failure throws away 1 to *k* of them,
-# the failed one among them: (*k* + 1) / 2 on average, about half of the interval. These are done again at what a step costs, with the
-# overhead of the way, after a repair that takes its time as well: a rebuild, a restart. (What fails while they are done again comes on top. It is left out of account here: where failures are rare, it
-# is little.)
+# Some of it is easily miscounted. A step goes wrong when **any** rank fails. If ranks fail independently, with the chances *p₀*,
+# *p₁* and so on, it goes well with the product of all (1 - *p*). An average rank fails less often than the gang, and added up, the
+# chances count a step twice in which two ranks fail. All ranks must decide by the same number, too: one that decides by its own
+# failures takes a different code path, and the others wait for it. With a checkpoint after every *k* steps, a failure throws away 1
+# to *k* of them, the failed one among them: (*k* + 1) / 2 on average, about half of the interval. These are done again at what a
+# step costs, with the overhead of the way, after a repair that takes its time as well: a rebuild, a restart. (What fails while they
+# are done again comes on top. It is left out of account here: where failures are rare, it is little.)
 #
 # ## Deeper: batches that fit
 #
-# The best failure is the one that does not come. First see what takes the memory. On GPUs, `torch.cuda.memory._record_memory_history()` before
-# the step and `_dump_snapshot("memory.pickle")` in the `except` block write a file that https://pytorch.org/memory_viz shows: what is allocated, and which line did it.
-# `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True` (its newer name is `PYTORCH_ALLOC_CONF`) helps where much is reserved and little allocated: memory in pieces that are
-# too small. `torch.utils.checkpoint` computes activations again in backward instead of keeping them. (Read in PyTorch's notes *Understanding CUDA Memory
-# Usage* and *CUDA semantics*, not run here.)
+# The best failure is the one that does not come. First see what takes the memory. On GPUs,
+# `torch.cuda.memory._record_memory_history()` before the step and `_dump_snapshot("memory.pickle")` in the `except` block write a
+# file that https://pytorch.org/memory_viz shows: what is allocated, and which line did it.
+# `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True` (its newer name is `PYTORCH_ALLOC_CONF`) helps where much is reserved and
+# little allocated: memory in pieces that are too small. `torch.utils.checkpoint` computes activations again in backward instead of
+# keeping them. (Read in PyTorch's notes *Understanding CUDA Memory Usage* and *CUDA semantics*, not run here.)
 #
-# Then the batches. The *longest* text of a batch decides how much memory it takes, for all
-# others are padded to it, and so does the largest image. Here are the lengths of 512 texts, and three ways to put them into batches. (For plain attention, a
-# batch needs texts × longest².)
+# Then the batches. The *longest* text of a batch decides how much memory it takes, for all others are padded to it, and so does the
+# largest image. Here are the lengths of 512 texts, and three ways to put them into batches. (For plain attention, a batch needs
+# texts × longest².)
 
 # %%
 import random
@@ -907,7 +917,8 @@ plt.show()
 # by size** bounds it, with fewer texts in long batches (so weigh ranks by samples, [lesson 05](05_stragglers.ipynb)).
 #
 # And run the largest batch first, *twice*: what does not fit should fail in step 2, not on the third day. Once is not enough: Adam
-# allocates its state in its first *step*, so the first backward still finds that memory free. (DDP rebuilds its buckets in its second forward, too.)
+# allocates its state in its first *step*, so the first backward still finds that memory free. (DDP rebuilds its buckets in its
+# second forward, too.)
 
 # %%
 # %%ranks --only 0
@@ -998,8 +1009,9 @@ print("equal on all ranks:", all(torch.equal(one, weights) for one in everyones)
 #
 # ## Deeper: workers that leave and join with RPC
 #
-# Workers of `torch.distributed.rpc` are not in step with each other, so they may come and go. Without a `world_size`, `init_rpc` makes a group that changes
-# (`torch/distributed/rpc/backend_registry.py`). Worker 1 answers and leaves, and then worker 2 joins. (The barriers only put that in order.)
+# Workers of `torch.distributed.rpc` are not in step with each other, so they may come and go. Without a `world_size`, `init_rpc`
+# makes a group that changes (`torch/distributed/rpc/backend_registry.py`). Worker 1 answers and leaves, and then worker 2 joins.
+# (The barriers only put that in order.)
 
 
 # %% tags=["nbval-ignore-output"]

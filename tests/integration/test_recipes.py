@@ -125,7 +125,7 @@ def test_a_recipe_moves_to_a_new_group_where_the_lesson_says_so(own_gang, recipe
 
 @pytest.mark.parametrize(("recipe", "end"), [("reset_in_place", NOTHING), ("rebuilding", STEP)])
 def test_a_rank_that_hears_of_the_failure_a_step_early_takes_that_step_and_catches_up(own_gang, recipe, end):
-    """Rank 1 fails in step 2; for rank 2 the connection breaks in the last all-reduce of step 1, which the others have."""
+    """Rank 1 fails in step 2; for rank 2 the last all-reduce of step 1 breaks, which the others have."""
     out = run(own_gang, recipe, "forward, last", late=2)
     assert what_became(out) == end
     assert out["found"][1]["struck"]

@@ -58,7 +58,7 @@ LOOPS = {"rebuilding"}
 
 
 class HearsLate:
-    """`torch.distributed`, in which this rank's second all-reduce of its own breaks after the others have its result."""
+    """`torch.distributed`, in which this rank's second all-reduce of its own breaks when the others have its result."""
 
     def __init__(self) -> None:
         self.calls = 0
