@@ -5,6 +5,7 @@
 # make notebooks  build the notebooks from their sources      (make notebooks ARGS=03)
 # make test-hub   a class on a JupyterHub: six learners, a deadlock in all at once (needs npm and a browser; minutes)
 # make test-room  half a day with thirty simulated learners and a class board (needs a browser; minutes)
+# make test-oldest    the lessons on the oldest packages that pyproject.toml allows, as on Colab (PYTHON=python3.13)
 # make test-gpu   what only a machine with GPUs can tell: writes docs/gpu.md   (make test-gpu PART=1, 1 to 5)
 # make mutants    break rules on purpose, and see whether a cheap test notices (ARGS="course_lib.doctor.drift*")
 # make bench      compare speed with other ways to start ranks
@@ -42,7 +43,7 @@ GPU_ONLY = ^(nvidia-|cuda-|triton==)
 UV_COMPILE = $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --fork-strategy fewest \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet --upgrade
 
-.PHONY: lab test quick test-gpu test-hub test-room mutants selfcheck-long notebooks bench wheels lint lock clean
+.PHONY: lab test quick test-oldest test-gpu test-hub test-room mutants selfcheck-long notebooks bench wheels lint lock clean
 
 lab: $(READY)
 	@exec $(BIN)/ddp-course lab $(ARGS)
@@ -63,6 +64,21 @@ quick: $(READY)
 # Five parts of eight minutes each; what has failed is named, and the exit code is 1. Without a GPU every step says so.
 test-gpu: $(READY)
 	@PYTHONDONTWRITEBYTECODE= PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python -m tests.gpu_day $(PART:%=--part %) $(ARGS)
+
+# The oldest notebook packages and torch that the course allows, beside new ones of all else. What differs on such a torch is
+# listed in docs/platforms.md.
+OLDEST = .venv-oldest
+test-oldest: $(OLDEST)/.ready
+	@PYDEVD_DISABLE_FILE_VALIDATION=1 PATH="$$PWD/$(OLDEST)/bin:$$PATH" $(OLDEST)/bin/python -m pytest --nbval -n $(WORKERS) \
+		--dist loadscope notebooks $(ARGS)
+
+$(OLDEST)/.ready: pyproject.toml setup.py
+	@set -e; python="$(PYTHON)"; "$${python:-python3}" -m venv --clear $(OLDEST); \
+	floors=$$(sed -n 's/^    "\(torch\|ipykernel\|ipython\|ipywidgets\|jupyter-client\)>=\(.*\)",$$/\1==\2/p' pyproject.toml); \
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check $$floors "setuptools>=70.1,<82" wheel \
+		"nbval>=0.11" "pytest>=8.3" "pytest-timeout>=2.3" "pytest-xdist>=3.6" "nbclient>=0.10" "tqdm>=4.66"; \
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -e .; \
+	touch $@
 
 # A task whose cases are unfair once in a hundred draws is unfair to one learner in a hundred, for good: the cases of an
 # answer belong to its text. make test tries a few.
@@ -176,7 +192,7 @@ lock: $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@set -e; new=$$(mktemp -d); trap 'rm -rf "$$new"' EXIT; \
 	echo "torch==$(LOCKED_TORCH)" > "$$new/torch"; \
-	$(UV_COMPILE) --extra test --constraint "$$new/torch" -o "$$new/all" >/dev/null; \
+	$(UV_COMPILE) --extra lab --extra test --constraint "$$new/torch" -o "$$new/all" >/dev/null; \
 	{ echo "# Written by 'make lock' from pyproject.toml; Python 3.11 to 3.13, every system."; \
 	  grep -Ev '$(GPU_ONLY)' "$$new/all"; } > "$$new/lock"; \
 	$(UV_COMPILE) --extra bench --constraint "$$new/all" -o "$$new/bench" >/dev/null; \
@@ -188,6 +204,6 @@ lock: $(READY)
 	@echo "requirements.lock and requirements-bench.lock are written; 'make test' says whether they work"
 
 clean:
-	rm -rf .venv .venv-torch-* .venv-hub .venv-mutants mutants wheels build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-torch-* .venv-hub .venv-oldest .venv-mutants mutants wheels build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find . -name .ipynb_checkpoints -type d -prune -exec rm -rf {} +

@@ -1,7 +1,7 @@
-"""The lessons' rules of thumb on one page to be printed: docs/cheatsheet.html.
+"""The lessons' rules of thumb, and what to type when a job hangs, to be printed: docs/cheatsheet.html.
 
-A lesson's rule is the quoted paragraph under its heading "Rule of thumb". The page is made of the saved notebooks, so
-a rule is written in one place only.
+A lesson's rule is the quoted paragraph under its heading "Rule of thumb", and the commands are a section of
+docs/hung-run.md. The page is made of the saved notebooks and of that file, so that each is written in one place only.
 """
 
 import re
@@ -18,6 +18,8 @@ from tools.pages import is_up_to_date, write_page
 
 PAGE = Path("docs/cheatsheet.html")
 HEADING = "## Rule of thumb"
+COMMANDS = Path("docs/hung-run.md")
+COMMANDS_HEADING = "## Commands for the night"
 _LESSON = "[0-9][0-9]_*.ipynb"
 
 
@@ -36,16 +38,25 @@ def find_rules(root: Path) -> list[Rule]:
     return [_rule(path) for path in sorted((root / "notebooks").glob(_LESSON))]
 
 
-def cheat_sheet(rules: list[Rule]) -> str:
+def find_commands(root: Path) -> str:
+    """Return the Markdown of the commands for a job that hangs; empty where the course has no such page."""
+    page = root / COMMANDS
+    text = page.read_text(encoding="utf-8") if page.exists() else ""
+    return text.partition(COMMANDS_HEADING + "\n")[2].partition("\n## ")[0].strip()
+
+
+def cheat_sheet(rules: list[Rule], commands: str) -> str:
     """Return the page's HTML."""
     environment = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True)
     entries = [(rule, Markup(markdown2html_mistune(rule.text))) for rule in rules]
-    return environment.get_template("cheatsheet.html").render(entries=entries)
+    return environment.get_template("cheatsheet.html").render(
+        entries=entries, commands=Markup(markdown2html_mistune(commands))
+    )
 
 
 def write_cheat_sheet(root: Path) -> None:
     """Write docs/cheatsheet.html from the saved notebooks; a course without docs gets none."""
-    write_page(root / PAGE, cheat_sheet(find_rules(root)))
+    write_page(root / PAGE, cheat_sheet(find_rules(root), find_commands(root)))
 
 
 def check_cheat_sheet(root: Path) -> list[str]:
@@ -56,7 +67,7 @@ def check_cheat_sheet(root: Path) -> list[str]:
     problems = [
         f"notebooks/{rule.notebook}: no quoted rule under {HEADING!r}" for rule in rules if not rule.text
     ]
-    if not is_up_to_date(root / PAGE, cheat_sheet(rules)):
+    if not is_up_to_date(root / PAGE, cheat_sheet(rules, find_commands(root))):
         problems.append(f"{PAGE}: is not what the notebooks give")
     return problems
 

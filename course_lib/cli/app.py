@@ -19,7 +19,8 @@ from course_lib.versions import versions_line
 #: In a checkout, `tools` is beside this package.
 CHECKOUT = Path(__file__).resolve().parents[2]
 _NO_CHECKOUT = (
-    "This command works on the course itself: it needs a checkout (git clone) and 'pip install -e .' in it."
+    "This command works on the course itself: it needs a checkout (git clone), and in it "
+    "'pip install -e .[test]'."
 )
 #: The commands in the order of `--help`: the module of each, and the first line of its docstring. The module has a
 #: function of the command's name, and perhaps `CONTEXT`, its settings; or `app`, commands below this one.

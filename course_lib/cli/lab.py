@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -69,6 +70,13 @@ def lab(
     folder = up_to_date_copy(course_root())
     if only_copy:
         return
+    if importlib.util.find_spec("jupyterlab") is None:
+        typer.echo(
+            f"Your copy of the course is in {folder}. To open it here, JupyterLab is missing: "
+            "pip install 'ddp-course[lab]'.",
+            err=True,
+        )
+        raise typer.Exit(2)
     command, environment = lab_process(folder, context.args)
     # The server looks for a new terminal's folder in its own current one first, and a checkout has one of that name.
     os.chdir(folder)

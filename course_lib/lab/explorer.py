@@ -8,6 +8,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from course_lib.draw import Drawing
+from course_lib.notebook.show import widget_view
 
 if TYPE_CHECKING:
     import ipywidgets
@@ -49,7 +50,7 @@ class Explorer:
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
         still = {"text/html": self.static.html(), "text/plain": repr(self)}
-        return {**self.whole._repr_mimebundle_(), **still}
+        return widget_view(self.whole) | still
 
     def __repr__(self) -> str:
         return f"[to be played with in a running notebook: {self.controls}] {self.static!r}"

@@ -145,16 +145,16 @@ def call_collective(name: str, root: int, numbers: Sequence[float]) -> list[floa
 
     rank, world = dist.get_rank(), dist.get_world_size()
     mine = torch.full((world,), float(numbers[rank]))
-    gathered, part = torch.empty(world), torch.empty(1)
+    gathered, part = [torch.empty(1) for _ in range(world)], torch.empty(1)
     calls: dict[str, Callable[[], object]] = {
         "broadcast": lambda: dist.broadcast(mine, src=root),
         "reduce": lambda: dist.reduce(mine, dst=root),
-        "all_gather": lambda: dist.all_gather_single(gathered, mine[:1]),
-        "reduce_scatter": lambda: dist.reduce_scatter_single(part, mine),
+        "all_gather": lambda: dist.all_gather(gathered, mine[:1]),
+        "reduce_scatter": lambda: dist.reduce_scatter(part, list(mine.split(1))),
         "all_reduce": lambda: dist.all_reduce(mine),
     }
     calls[name]()
-    held = {"all_gather": gathered, "reduce_scatter": part}.get(name, mine)
+    held = {"all_gather": torch.cat(gathered), "reduce_scatter": part}.get(name, mine)
     return [float(number) for number in held.tolist()]
 
 

@@ -169,7 +169,8 @@ def forward_milliseconds(norms: int = 53, features: int = 256) -> dict[str, floa
     best = {}
     for name, sync in {"buffers sent": True, "switched off": False}.items():
         net = nn.Sequential(*[nn.BatchNorm1d(features) for _ in range(norms)])
-        ddp, times = DistributedDataParallel(net, forward_sync_buffers=sync), []
+        ddp, times = DistributedDataParallel(net), []
+        ddp.broadcast_buffers = sync  # the option's name depends on torch
         for _ in range(15):
             dist.barrier()
             begin = time.perf_counter()

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from course_lib.notebook.board import tell_vote
 from course_lib.notebook.refused import Refused
-from course_lib.notebook.show import in_notebook, is_attended, sent_before, show_html
+from course_lib.notebook.show import in_notebook, is_attended, sent_before, show_html, widget_view
 from course_lib.outcome.expect import Expectation, ExpectationError, in_words
 from course_lib.outcome.html import ORANGE, box, panel, prose
 from course_lib.outcome.outcome import Outcome
@@ -192,10 +192,8 @@ class Prediction:
         # The edge of the boxes in which runs answer.
         edge = widgets.Layout(border_left=f"4px solid {ORANGE}", padding="2px 8px", margin="8px 0 4px 0")
         whole = widgets.VBox([question, self._radio, self._status], layout=edge)
-        view = whole._repr_mimebundle_()
-        key = "application/vnd.jupyter.widget-view+json"
         self._whole = whole
-        return {key: view[key]}
+        return widget_view(whole)
 
 
 @dataclass

@@ -18,6 +18,7 @@ from course_lib.outcome.outcome import Outcome
 from course_lib.outcome.progress import Progress
 
 if TYPE_CHECKING:
+    import ipywidgets
     from IPython.core.interactiveshell import InteractiveShell
     from IPython.display import DisplayHandle
     from matplotlib.figure import Figure
@@ -28,6 +29,12 @@ _LIVE_AFTER = 0.4
 _TRIALS_AFTER = 1.5
 #: What a PNG begins with; behind it come its chunks: length, kind, data, checksum.
 _PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def widget_view(widget: ipywidgets.Widget) -> dict[str, object]:
+    """What a page shows as this widget, by type, to be shown beside other types (ipywidgets 7 makes no such bundle)."""
+    view = {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}
+    return {"application/vnd.jupyter.widget-view+json": view}
 
 
 def _shell() -> InteractiveShell | None:

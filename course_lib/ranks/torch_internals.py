@@ -59,6 +59,7 @@ INTERNALS = (
     Internal(f"{_DDP}._module_parameters", "the parameters that DDP manages", "self"),
     Internal(f"{_DDP}._has_rebuilt_buckets", "buckets of the first iteration or of all others", "self"),
     Internal(f"{_DDP}._bucket_config", "how large buckets may be", "self"),
+    Internal("torch.distributed._DEFAULT_FIRST_BUCKET_BYTES", "the same before torch 2.13"),
     Internal(
         f"{_DDP}._get_ddp_logging_data",
         "sizes and settings of buckets, and how many parameters there are",
@@ -102,6 +103,7 @@ INTERNALS = (
     Internal("torch._dynamo.trace_rules.clear_lru_cache", "init_process_group empties it in each rank"),
     Internal("torch.Tensor._version", "whether weights or gradients were changed in place", "class"),
     Internal("torch.utils._python_dispatch._disable_current_modes", "looking at weights under a mode"),
+    Internal("torch._ops.OpOverload._schema", "which operations make a tensor: one of them fails", "self"),
     Internal("torch.utils.data.dataloader._BaseDataLoaderIter._next_index", "samples of each rank", "class"),
     Internal("torch.utils.data.DataLoader._iterator", "a loader with persistent workers", "self"),
 )

@@ -12,6 +12,7 @@ that DDP logged then.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -206,9 +207,15 @@ def _built(
     """The assignment that the constructor made; empty if it cannot be confirmed."""
     import torch.distributed as dist
 
-    limits, _ = ddp._bucket_config.compute_bucket_size_limits(
-        static_graph=ddp.static_graph, find_unused_parameters=ddp.find_unused_parameters
-    )
+    if hasattr(ddp, "_bucket_config"):
+        limits, _ = ddp._bucket_config.compute_bucket_size_limits(
+            static_graph=ddp.static_graph, find_unused_parameters=ddp.find_unused_parameters
+        )
+    elif ddp.static_graph or not ddp.find_unused_parameters:  # from here on: torch before 2.13
+        limits = [sys.maxsize]
+    else:
+        limits = [dist._DEFAULT_FIRST_BUCKET_BYTES] if ddp.bucket_bytes_cap_default else []
+        limits.append(ddp.bucket_bytes_cap)
     sparse = {
         parameter
         for module in ddp.module.modules()

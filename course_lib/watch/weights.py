@@ -118,7 +118,7 @@ def weight_check(
         step=step,
         parameters=_digests([(n, p) for n, p in named if n not in ignored], "weights", unseen),
         buffers=_digests(buffers, "buffers", unseen),
-        managed=wrapper.forward_sync_buffers,
+        managed=wrapper.broadcast_buffers,
         late=tuple(name for name, _ in late[:_MOST_TENSORS]),
         thawed=tuple(name for name, p in late[:_MOST_TENSORS] if id(p) in before),
     )

@@ -182,12 +182,12 @@ dist.broadcast(broadcast, src=1)  # in place, like the next two
 dist.reduce(reduced, dst=1)
 dist.all_reduce(summed)
 
-gathered, part = torch.empty(4), torch.empty(1)
-dist.all_gather_single(gathered, mine[:1])  # older name: all_gather_into_tensor
-dist.reduce_scatter_single(part, mine)  # older name: reduce_scatter_tensor
+gathered, part = [torch.empty(1) for _ in range(4)], torch.empty(1)
+dist.all_gather(gathered, mine[:1])  # into one tensor: all_gather_single
+dist.reduce_scatter(part, list(mine.split(1)))  # from one tensor: reduce_scatter_single
 
 results = {"broadcast": broadcast, "reduce": reduced, "all_reduce": summed}
-results |= {"all_gather": gathered, "reduce_scatter": part}
+results |= {"all_gather": torch.cat(gathered), "reduce_scatter": part}
 after = {name: tensor.tolist() for name, tensor in results.items()}
 
 # %%

@@ -1,547 +1,374 @@
 # %% [markdown]
 # # 11 · Out of memory on one rank
 #
-# > *“Once in a while a batch is too long, and **one** of my ranks runs out of memory. I catch the exception and go on with the
-# > next batch. One time in ten there is an error about unused parameters. Sometimes it hangs. Mostly it just goes on. Can the
-# > failed rank catch up? Can I reset DDP? Does it matter at all?”*
+# > *“A detection model, images of every size. Now and then one GPU runs out of memory, so I put forward and backward into a
+# > try and catch the error. It mostly works. One time in ten it dies with an error about unused parameters. Can I reset DDP
+# > inside my except?”*
 #
-# Yes, yes, and yes. Of the three symptoms, “it just goes on” is the worst. Here ranks run out of memory, for real, at each
-# place of a step, and you look at what the others see. Then come the ways out. Each is run, compared with one process that never
-# failed, and given a price.
+# Here is that loop, with the flags that its author has set. The lab's detector has four layers of one weight each, and an
+# image's gradient is a number that you can read: image *k* is *k* on rank 0, 100 *k* on rank 1 and 10,000 *k* on rank 2. So a
+# sum of 30,303 says: this is everybody's third image. Rank 0's third image is too large. The forward asks for a petabyte, and
+# no machine has that.
 #
-# **You will be able to** say from the place of a failure what will follow, write a training step that survives it in forward
-# and backward, correct the mean afterwards, and choose the cheapest way for *your* failure rate. 100 minutes.
+# **You will be able to** say from the place of a failure what follows on all ranks, write a training step that survives it in
+# forward and backward, and choose between that and a restart. 40 minutes.
 #
 # **Before this:** lessons 00, 04 and 06.
 
 # %%
 # %load_ext course_lib
 
-# %% [markdown]
-# ## A real one
-#
-# No GPU is needed to run out of memory. The operating system can forbid a process to grow, and then an allocation fails. The
-# model reads texts. Like plain attention it builds a table of *n* × *n* numbers for a text of length *n*, so one long text is
-# enough. (The lesson stays on the CPU, with gloo, also where there are GPUs. It needs Linux: it reads `/proc` and relies on
-# `RLIMIT_AS`.)
+# %%
+p = predict("11.one_image_less")
 
-# %% claims={"21": "holds"}
-# %%ranks 3 --backend gloo
-import resource
-from contextlib import contextmanager, suppress
-from itertools import pairwise
-
+# %% claims={"8": "wrong", "21": "holds"}
+# %%ranks 3 --predicted --as out
 import torch
 import torch.distributed as dist
-from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-rank, world = dist.get_rank(), dist.get_world_size()
+from course_lib.lab.detector import Detector, image, who_met
 
-
-@contextmanager
-def memory_left(mib):
-    """In this block the process may grow by so many MiB and no further."""
-    with open("/proc/self/statm") as file:
-        used = int(file.read().split()[0]) * resource.getpagesize()
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (used + mib * 2**20, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-
-
-def out_of_memory(error):
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
-
-
-class Reader(nn.Module):
-    def __init__(self, norm=None):
-        super().__init__()
-        self.weight, self.norm = nn.Parameter(torch.ones(())), norm or nn.Identity()
-
-    def forward(self, text):
-        looks = (text[:, None] * text[None, :]).softmax(1)  # n x n: who looks at whom
-        return self.weight * self.norm((looks @ text)[:, None]).mean()
-
-
-try:
-    with memory_left(600):
-        Reader()(torch.ones(20_000))
-except RuntimeError as error:
-    print(type(error).__name__, "-", error)
-print("a short text after that:", round(Reader()(torch.ones(40)).item(), 3))
-print("OutOfMemoryError is a RuntimeError, too:", issubclass(torch.OutOfMemoryError, RuntimeError))
-
-# %% [markdown]
-# The process is healthy afterwards: the next, shorter text is read as if nothing had happened. That is what makes it so
-# tempting to catch this error. Mind its type: on a GPU it is a `torch.OutOfMemoryError`; on a CPU it is a plain
-# `RuntimeError`, and you know it by its text. Where you have a GPU, this is the same experiment on it:
-
-# %% tags=["nbval-ignore-output"]
-# %%ranks --only 0
-if torch.cuda.is_available():
-    torch.cuda.set_per_process_memory_fraction(0.05)  # of the GPU, for this process
-    try:
-        Reader().cuda()(torch.ones(int((torch.cuda.get_device_properties(0).total_memory / 8) ** 0.5)).cuda())
-    except RuntimeError as error:
-        print(type(error).__name__, isinstance(error, torch.OutOfMemoryError))
-    torch.cuda.set_per_process_memory_fraction(1.0)
-else:
-    print("no GPU here")
-
-# %% [markdown]
-# > **On GPUs.** `torch.OutOfMemoryError` comes from PyTorch's caching allocator. What allocates beside it raises other
-# > RuntimeErrors: CUDA itself a `torch.AcceleratorError` (“CUDA error: out of memory”), cuBLAS one with
-# > `CUBLAS_STATUS_ALLOC_FAILED` in its text, NCCL a `torch.distributed.DistBackendError`. `out_of_memory` above knows none of
-# > these and lets them through. (Read in `CUDAException.cpp`, `ATen/cuda/Exceptions.h` and `NCCLUtils.hpp`, not run here.)
-#
-# ## Swallowed
-#
-# Here is the loop of the question. To see whose gradients meet in an all-reduce, make them ballot papers, as in
-# [lesson 05](05_stragglers.ipynb): text number *k* has a gradient of *k* on rank 0, 100 *k* on rank 1 and 10,000 *k* on rank
-# 2. So a sum of 30,303 says: this is everybody's third text. Rank 0's third one is too long.
-
-# %%
-p = predict("11.one_text_less")
-
-
-# %% claims={"8": "wrong"}
-# %%ranks --watch --predicted --as out
-def text(number):
-    length = 20_000 if (rank, number) == (0, 3) else 40
-    return torch.full((length,), number * 100.0**rank)
-
-
-ledger = []
-ddp = DistributedDataParallel(Reader())
-optimizer = torch.optim.SGD(ddp.parameters(), lr=1e-9)
+ddp = DistributedDataParallel(Detector(), find_unused_parameters=True, broadcast_buffers=False)
+met = []
 for number in range(1, 7):
+    ddp.zero_grad()
     try:
-        with memory_left(600):
-            loss = ddp(text(number))
-    except RuntimeError as error:
-        if not out_of_memory(error):
-            raise
+        ddp(image(number)).backward()
+    except RuntimeError:
         continue  # “tough it out”
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    ballots = round(world * ddp.module.weight.grad.item())
-    ledger.append([ballots // 100**r % 100 for r in range(world)])
+    met.append(who_met(ddp))
 
 # %%
-for step, texts in enumerate(out["ledger"][1], 1):
-    print(
-        f"step {step}: text {texts[0]} of rank 0 with text {texts[1]} of rank 1 and text {texts[2]} of rank 2"
-    )
-assert [4, 3, 3] in out["ledger"][1]
+from course_lib.lab.out_of_memory import draw_zip
 
-# %%
-import matplotlib.pyplot as plt
-
-MARKS = (("o", "#D55E00"), ("s", "#0072B2"), ("^", "#009E73"))
-_, axes = plt.subplots(figsize=(7, 2.5), layout="constrained")
-for texts in out["ledger"][1]:
-    mixed = len(set(texts)) > 1
-    axes.plot(texts, range(3), "--" if mixed else "-", color="#D55E00" if mixed else "#888888", zorder=1)
-for r, (marker, colour) in enumerate(MARKS):
-    axes.plot(range(1, 7), [r] * 6, marker, color="white", mec=colour, ms=19, mew=1.5, zorder=2)
-    for number in range(1, 7):
-        axes.text(number, r, str(number), ha="center", va="center", fontsize=10, zorder=3)
-axes.plot(3, 0, "x", color="black", ms=22, mew=1.5, zorder=4)
-for r in (1, 2):
-    axes.text(6.35, r, "waits", va="center", fontsize=9)
-axes.set_yticks(range(3), [f"rank {r}" for r in range(3)])
-axes.set(
-    title="After the failure, each all-reduce mixes different iterations", ylim=(2.6, -0.6), xlim=(0.5, 7)
-)
-axes.set_xlabel("number of the text; lines: what was averaged together")
-axes.set_xticks([])
-plt.show()
+draw_zip(out["met"][1])
 
 # %% [markdown]
-# A collective has no name and no step number. The third all-reduce of rank 0 meets the third of the others, whatever they
-# mean by it ([lesson 00](00_first_ranks.ipynb)). So rank 0 stays one text ahead. There is no message until the data ends,
-# where ranks 1 and 2 wait for an all-reduce that rank 0 will not make: until its process ends, or for half an hour (gloo's
-# default). The panel above can name the cause because of `--watch`: with it, the course notes exceptions that your code
-# catches. The ranks themselves have printed nothing.
+# A zip that was closed one tooth off: the upper teeth are rank 0's images, and a line joins what was averaged. A collective has no
+# name and no step number. The third all-reduce of rank 0 meets the third of the others, whatever they mean by it
+# ([lesson 00](00_first_ranks.ipynb)). So rank 0 stays one image ahead, without a message. When the data end, ranks 1 and 2 wait for
+# an all-reduce that rank 0 will not make: until its process ends, or for half an hour, gloo's default.
 #
-# > **On GPUs.** With NCCL, `backward()` returns as soon as the all-reduce is enqueued. The program of a waiting rank runs on and
-# > blocks at the next line that needs a number from the GPU, often `loss.item()`: that is the line a stack shows. After ten
-# > minutes, NCCL's default, the watchdog thread ends the process. (Read in `ProcessGroupNCCL.cpp`, not run here.)
-#
-# “Like a slow start”? The others wait for a rank that is late, and then average with the gradient they waited for. Here nobody
+# A slow rank is another matter. The others wait for it, and then average with the gradient that they waited for. Here nobody
 # waits, and a different gradient arrives.
 #
-# To be fair: in this loop the mixture does no harm to the weights. All ranks have taken the same number of steps, so all gradients
-# were computed at the same weights; only the pairing differs. The harm begins with the first line that *counts*. Log the mean
-# loss at every third text:
+# > **On GPUs (NCCL).** `backward()` returns as soon as the all-reduce is enqueued. The program of a waiting rank blocks at the next
+# > line that needs a number from the GPU, often `loss.item()`. After ten minutes, NCCL's default, the watchdog thread ends the
+# > process. (Read in `ProcessGroupNCCL.cpp`, not run here.)
+#
+# ## The first line that counts
+#
+# In this loop the mixture does no harm to the weights yet. All ranks take the same number of steps, so all gradients are computed
+# at the same weights; only the pairing differs. The harm begins with the first line that *counts*. Log the mean loss at every third
+# image. (From here on the author's flags are left out where they change nothing.) `--watch` notes exceptions that your code
+# catches.
 
 # %%
 # %%ranks --watch --expect hang --as out
-trace, weights = [], []
-ddp = DistributedDataParallel(Reader())
-optimizer = torch.optim.SGD(ddp.parameters(), lr=1e-9)
+calls, weights = [], []
+ddp = DistributedDataParallel(Detector())
+optimizer = torch.optim.SGD(ddp.parameters(), lr=1e-3)
 for number in range(1, 8):
+    optimizer.zero_grad()
     try:
-        with memory_left(600):
-            loss = ddp(text(number))
+        loss = ddp(image(number))
+        loss.backward()
     except RuntimeError:
         continue
-    optimizer.zero_grad()
-    loss.backward()
     optimizer.step()
-    trace.append((f"gradient of text {number}", ddp.module.weight.grad.item() * world))
-    weights.append(ddp.module.weight.item())
+    calls.append(f"g{number}")
+    weights.append(ddp.module.weights[0].item())
     if number % 3 == 0:
-        mean_loss = loss.detach().clone()
-        dist.all_reduce(mean_loss)
-        trace.append((f"loss of text {number}", mean_loss.item()))
+        dist.all_reduce(loss.detach())
+        calls.append(f"L{number}")
 
 # %%
-for position, everyones in enumerate(zip(*out["trace"].values(), strict=False), 1):
-    named = " | ".join(f"{what:18}" for what, _ in everyones)
-    print(f"all-reduce {position}: {named}")
-print("weights still equal:", len({seen[3] for seen in out["weights"].values()}) == 1)
+from course_lib.lab.out_of_memory import draw_calls
+
+print(
+    "equal weights on all ranks, step by step:",
+    *[len({*each}) == 1 for each in zip(*out["weights"].values(), strict=True)],
+)
+draw_calls(out["calls"])
 
 # %% [markdown]
 # The losses of two ranks have been added to the gradient of the third, which then took a step along the sum. Shapes and types
-# happened to fit, so gloo had no reason to object (other shapes may end in an abort). The weights have gone apart, silently.
-# An evaluation or a checkpoint “every 1,000 batches” with a collective in it counts as well.
+# happened to fit, so gloo had no reason to object. From that step on the ranks train different models. An evaluation or a
+# checkpoint “every 1,000 batches” with a collective in it counts as well.
 #
-# A BatchNorm gives the shift away. Its buffers are broadcast as the next forward begins
-# ([lesson 09](09_synchronised.ipynb)), and that meets the others' all-reduce:
+# So does DDP. The author has switched `broadcast_buffers` off. Left on, with a BatchNorm in the model, rank 0 has sent its buffers
+# for image 3, and its next forward sends them again. That meets the others' gradients:
 
 # %%
 # %%ranks --watch --expect hang
-ddp = DistributedDataParallel(Reader(nn.BatchNorm1d(1)))
+ddp = DistributedDataParallel(Detector(norm=True))
 for number in range(1, 7):
     try:
-        with memory_left(600):
-            loss = ddp(text(number))
-    except RuntimeError as error:
-        if not out_of_memory(error):
-            raise
+        ddp(image(number)).backward()
+    except RuntimeError:
         continue
-    loss.backward()
 
 # %% [markdown]
-# All three are blocked in the next step, and again no rank has printed a word about memory.
+# All three ranks are stuck at once. None of them has printed a word about memory; the panel can name the swallowed error because
+# of `--watch`.
 #
 # ## In the middle of backward
 #
-# Backward needs memory, too. The next model has four layers and a *trap*: an operation that, at a place of your choice, asks
-# for scratch memory that no machine has. The allocation fails as before, but at a known place.
-
-
-# %%
-# %%ranks
-PETABYTE = 2**50
-
-
-class Scratch(torch.autograd.Function):
-    """The identity, whose backward needs so many bytes for a moment, as many kernels do."""
-
-    @staticmethod
-    def forward(ctx, x, needs):
-        ctx.needs = needs
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        torch.empty(ctx.needs, dtype=torch.uint8)
-        return gradient, None
-
-
-class Net(nn.Module):
-    """64 -> 16 -> 16 -> 16 -> 10. `trap`: how many layers have their gradients when memory runs out, or "forward"."""
-
-    def __init__(self):
-        super().__init__()
-        sizes = [64, 16, 16, 16, 10]
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
-        self.trap = None
-
-    def forward(self, x):
-        trap, self.trap = self.trap, None  # it springs once
-        if trap == "forward":
-            torch.empty(PETABYTE, dtype=torch.uint8)
-        for number, layer in enumerate(self.layers):
-            x = layer(Scratch.apply(x, PETABYTE if trap == 4 - number else 0)).tanh()
-        return Scratch.apply(x, PETABYTE if trap == 0 else 0)
-
-
-def inputs(number, of_rank=rank):
-    generator = torch.Generator().manual_seed(100 * number + of_rank)
-    return torch.randn(8, 64, generator=generator).requires_grad_()
-
+# Backward needs memory, too. Now rank 0's third image fits in the forward, and fails in backward, when two of four layers have
+# their gradients. And only errors about memory are caught, as the author does. On
+# a GPU that is a `torch.OutOfMemoryError`, on a CPU a plain `RuntimeError` that you know by its text.
 
 # %%
 p = predict("11.half_a_backward")
 
+
 # %%
 # %%ranks --watch --predicted
-ddp = DistributedDataParallel(Net())
-for number in range(6):
-    ddp.module.trap = 2 if (rank, number) == (0, 2) else None
+def out_of_memory(error):
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+ddp = DistributedDataParallel(Detector(), find_unused_parameters=True)
+for number in range(1, 7):
     try:
-        ddp(inputs(number)).square().mean().backward()
+        ddp(image(number, place=2)).backward()
     except RuntimeError as error:
         if not out_of_memory(error):
             raise
 
 # %% [markdown]
-# There is the error about “parameters that were not used”, and its advice leads away from the cause. All parameters were
-# used; a backward was *interrupted*, one step before the line that raises. Read the panel's first line, not the error's.
+# There is the error about parameters that did not take part, and its advice leads away from the cause. All parameters were used; a
+# backward was *interrupted*, one step before the line that raises.
 #
-# ## Why it only crashes now and then
+# ## The border
 #
-# The forum's explanation: the error appears when memory ran out before the first bucket was done. Look for the border. Memory
-# runs out on rank 0, at six places of the third of six steps: in the forward, in backward with the gradients of 0, 1, 2 or 4
-# layers there, and in the optimizer. Each with one bucket for everything, with a bucket for each parameter, and with the
-# flag that the error message recommends. Rank 0 catches *everything*. When it is through, it closes its connections, so that
-# whoever still waits for it is woken.
+# Why only one time in ten? A forum explains: the error appears when memory ran out before the first bucket was done. Look for the
+# border. Memory runs out on rank 0, in the third of six steps, in the forward, in backward with the gradients of so many layers
+# there, and in the optimizer. Rank 0 catches *everything*. Each is run on two ranks, with one bucket for everything, with a bucket
+# for each parameter, and with the flag that the author has set.
 
 # %% claims={"9": "incomplete", "11": "wrong"}
 # %%ranks --as out
-import gc
+from course_lib.lab.detector import what_follows
 
-PLACES = {
-    "forward": "forward",
-    "0 of 4": 0,
-    "1 of 4": 1,
-    "2 of 4": 2,
-    "4 of 4": 4,
-    "step": "step",
+WRAPPERS = {
+    "one bucket": {},
+    "a bucket each": {"bucket_cap_mb": 1e-6},
+    "find_unused": {"find_unused_parameters": True},
 }
-KINDS = {
-    "one bucket": {"bucket_cap_mb": 25},
-    "a bucket for each parameter": {"bucket_cap_mb": 1e-6},
-    "find_unused_parameters": {"find_unused_parameters": True},
-}
-
-
-def what_follows(trap, options):
-    """What became of this rank's six steps, and its first weight after each step that it took."""
-    group = dist.new_group([0, 1])  # rank 2 has a break
-    if rank == 2:
-        return "", []
-    torch.manual_seed(0)
-    ddp = DistributedDataParallel(Net(), process_group=group, **options)
-    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
-    life, weights = "", []
-    for number in range(6):
-        now = trap if (rank, number) == (0, 2) else None
-        ddp.module.trap = None if now == "step" else now
-        try:
-            optimizer.zero_grad()
-            ddp(inputs(number)).square().mean().backward()
-            torch.empty(PETABYTE if now == "step" else 0, dtype=torch.uint8)  # Adam makes its state here
-            optimizer.step()
-        except RuntimeError as error:
-            life += "m" if out_of_memory(error) else "E" if rank == 0 else "h"
-            if rank == 1:  # it fails only where rank 0 hangs up
-                break
-        else:
-            life += "."
-            weights.append(ddp.module.layers[0].weight[0, 0].item())
-    del ddp
-    gc.collect()
-    dist.destroy_process_group(group)
-    del group  # the last one who holds its connections
-    gc.collect()
-    return life, weights
-
-
-gc.freeze()
 found = {
-    (kind, place): what_follows(trap, options)
-    for kind, options in KINDS.items()
-    for place, trap in PLACES.items()
+    (name, str(place)): what_follows(place, **options)
+    for name, options in WRAPPERS.items()
+    for place in ("forward", 0, 1, 2, 4, "optimizer")
 }
 
 # %%
-lives = out["found"]
-for kind in dict.fromkeys(kind for kind, _ in lives[0]):
-    print(f"{kind:28}" + "".join(f"{place:9}" for _, place in lives[0] if _ == kind))
-    for r in (0, 1):
-        print(f"  rank {r:<21}" + "".join(f"{lives[r][k][0]:9}" for k in lives[r] if k[0] == kind))
-print("\n. a step   m out of memory   E another error   h stuck")
+from course_lib.lab.out_of_memory import draw_border
 
-
-def verdict(key):
-    life, weights = lives[0][key]
-    if "E" in life:
-        return "E"
-    others = lives[1][key][1]
-    return "s" if weights == others[: len(weights)] else "d"
-
-
-verdicts = {key: verdict(key) for key in lives[0]}
-for kind in dict.fromkeys(kind for kind, _ in lives[0]):
-    assert [v for (k, _), v in verdicts.items() if k == kind] == ["s", "s", "E", "E", "E", "d"]
-
-# %%
-LOOKS = {
-    "s": ("#E69F00", "///", "silent: iterations are mixed, then a hang"),
-    "E": ("#56B4E9", "...", "rank 0 raises in every later forward, the others hang"),
-    "d": ("#D55E00", "xxx", "silent: rank 0 misses a step, weights differ for ever"),
-}
-kinds = list(dict.fromkeys(kind for kind, _ in verdicts))
-places = list(dict.fromkeys(place for _, place in verdicts))
-figure, axes = plt.subplots(figsize=(7.4, 2.7), layout="constrained")
-for (kind, place), letter in verdicts.items():
-    colour, hatch, _ = LOOKS[letter]
-    corner = (places.index(place) - 0.5, kinds.index(kind) - 0.45)
-    axes.add_patch(plt.Rectangle(corner, 1, 0.9, facecolor=colour, hatch=hatch, edgecolor="#444444", lw=0.6))
-axes.set(
-    xlim=(-0.5, 5.5),
-    ylim=(2.5, -0.5),
-    xlabel="where in the step memory runs out: gradients of so many layers are there",
-)
-axes.set_xticks(range(6), [place.replace("step", "optimizer") for place in places])
-axes.set_yticks(
-    range(3), [kind.replace(" for ", "\nfor ").replace("_unused_", "_unused_\n") for kind in kinds]
-)
-axes.set_title("It only “crashes” where the backward was cut short after its first gradient", fontsize=11)
-patches = [
-    plt.Rectangle((0, 0), 1, 1, facecolor=colour, hatch=hatch, edgecolor="#444444", label=label)
-    for colour, hatch, label in LOOKS.values()
-]
-figure.legend(handles=patches, fontsize=8, loc="outside lower center", frameon=False)
-plt.show()
+draw_border(out["found"])
 
 # %% [markdown]
-# The border is the first *gradient*, not the first bucket: the two upper rows are the same. When the first gradient arrives,
-# `Reducer::mark_variable_ready` sets `require_finalize_`, and `finalize_backward` takes it back at the end of a complete
-# backward. A later forward finds it set and raises (`ensure_prior_reduction_finished`; all in
-# `torch/csrc/distributed/c10d/reducer.cpp`). Before the first gradient, nothing has been noted, and the next forward prepares
-# the reducer anew (`prepare_for_backward`), as after any forward that was thrown away. The flag from the message changes
-# nothing: it looks for parameters outside the graph, and all of these were in it.
+# The border is the first *gradient*, not the first bucket: the rows are the same. When the first gradient arrives,
+# `mark_variable_ready` sets `require_finalize_`, and `finalize_backward` takes it back at the end of a complete backward. A later
+# forward finds it set and raises (`ensure_prior_reduction_finished`; all in `torch/csrc/distributed/c10d/reducer.cpp`). Before the
+# first gradient nothing has been noted, and the next forward prepares the reducer anew. The flag changes nothing: it looks for
+# parameters outside the graph, and all of these were in it.
 #
-# That can explain the “one time in ten”. Activations pile up in the forward and are freed in backward: memory is often
-# fullest around the turn, where nothing has been noted yet. What you *see* as crashes are the failures that come later. The
-# times that “worked” were the shift.
+# That can explain the “one time in ten”. Activations pile up in the forward and are freed in backward, so memory is often fullest
+# around the turn, where nothing has been noted yet. What you *see* as crashes are the failures that come later. The times that
+# “worked” were the shift.
 #
-# And the last two columns are the worst. With all gradients reduced, rank 1 takes its third step and rank 0 does not. If that
-# is in the optimizer (Adam allocates its state in its *first* step), there is no message at all: the weights differ for the
-# rest of the training. The optimizer's step must never be inside that `try`.
+# The last column is the worst. If the optimizer gets no memory (AdamW makes its state in its *first* step) and that is swallowed, the
+# weights differ for the rest of the training, and nothing ever says so. The optimizer's step must never stand inside that `try`.
 #
-# ## Half-reduced is worth nothing
+# ## Place the failure yourself
 #
-# What do the gradients look like that such a backward leaves behind? Once more two of four layers, a bucket for each
-# parameter, and gradients that are views into the buckets (`gradient_as_bucket_view=True`, which saves memory):
+# Now you choose. Besides going on, rank 0 can do what is advised most: after the forward all ranks *agree*, by an all-reduce of one
+# number, whether all are fine, and skip the batch together if not. Each choice runs on two real ranks.
 
+# %% tags=["nbval-ignore-output"]
+from course_lib.lab.out_of_memory import explore_failures
 
-# %%
-# %%ranks --as out
-def photograph():
-    """What is in each layer's .grad when rank 0 has failed with the gradients of two of four layers."""
-    group = dist.new_group([0, 1])
-    if rank == 2:
-        return []
-    torch.manual_seed(0)
-    net = Net()
-    ddp = DistributedDataParallel(net, process_group=group, bucket_cap_mb=1e-6, gradient_as_bucket_view=True)
-    for number in range(2):
-        ddp(inputs(number)).square().mean().backward()
-    own = torch.autograd.grad(net(inputs(2)).square().mean(), [layer.weight for layer in net.layers])
-    mean = [gradient / 2 for gradient in own]
-    for gradient in mean:
-        dist.all_reduce(gradient, group=group)
-    net.zero_grad(set_to_none=False)
-    net.trap = 2 if rank == 0 else None
-    with suppress(RuntimeError):
-        ddp(inputs(2)).square().mean().backward()
-    names = []
-    for layer, one, all_ in zip(net.layers, own, mean, strict=True):
-        likely = {"the mean": all_, "half its own": one / 2, "its own": one, "zeros": 0 * one}
-        fits = [name for name, value in likely.items() if torch.allclose(layer.weight.grad, value, atol=1e-7)]
-        names.append(fits[0] if fits else "something else")
-    del ddp
-    gc.collect()
-    dist.destroy_process_group(group)
-    return names
-
-
-photo = photograph()
-
-# %%
-print("rank 1: " + ", ".join(f"layer {n}: {what}" for n, what in enumerate(out["photo"][1])))
+explore_failures()
 
 # %% [markdown]
-# Rank 1, which did nothing wrong, holds a gradient that belongs to no batch: two layers are averaged, two are its own,
-# divided by the number of ranks already. (Rank 0's changes from run to run: its buckets may still be under way while you
-# look.) Whatever you do after a failed backward, on *every* rank: throw the gradients away, or fill in what is missing before
-# anybody steps. Both follow.
+# *DDP's part of the forward* is easily forgotten. As the second forward begins, DDP rebuilds its buckets (unless it has to find
+# unused parameters); as any forward begins, it packs the buffers into one tensor and broadcasts them. Both allocate, and both are
+# collectives. A rank that fails there has left a collective out, and what it sends next meets that of the others. Hence the rule:
+# **a `try` with a collective in it does not protect.** And agreeing after the forward comes too late for a failure in backward,
+# where the others wait in the all-reduce of gradients already.
 #
-# ## A bench for ways out
+# ## No collective inside the `try`
 #
-# From here on, a way out is a function that does one training step. The bench trains for four steps on three ranks; in the
-# third, rank 1's trap springs. At the end it asks: are the weights equal on all ranks, bit by bit? And which single process,
-# without DDP and without a failure, ends with the same weights, up to rounding?
+# So do the reduction by hand. `no_sync` keeps the gradients at home (buckets are not rebuilt then, either), and one line more keeps
+# the buffers. Then one all-reduce carries all gradients, and, as one number more, how many ranks are good. What can fail must not
+# stand between the `try` and that all-reduce, so its memory is made in the first step, and kept.
+
+
+# %% claims={"12": "incomplete"}
+# %%ranks
+def by_hand(ddp, optimizer, x):
+    parameters = [p for p in ddp.parameters() if p.requires_grad]
+    if not hasattr(ddp, "flat"):  # in the first step, once: room for one number and all gradients
+        ddp.flat = torch.zeros(1 + sum(p.numel() for p in parameters), device=x.device)
+    count, *parts = ddp.flat.split([1, *(p.numel() for p in parameters)])
+    ddp.flat.zero_()
+    optimizer.zero_grad()
+    ddp.require_forward_param_sync = False  # this forward sends no buffers
+    try:
+        with ddp.no_sync():
+            loss_of(ddp, x).backward()
+        for part, p in zip(parts, parameters, strict=True):
+            if p.grad is not None:
+                part.view_as(p).copy_(p.grad)
+        count.fill_(1)
+    except RuntimeError as error:
+        if not out_of_memory(error):
+            raise
+        ddp.flat.zero_()  # half a gradient is none
+    dist.all_reduce(ddp.flat)
+    if count.item():  # where no rank is good there is no step
+        for part, p in zip(parts, parameters, strict=True):
+            p.grad = part.div_(count).view_as(p)
+        optimizer.step()
 
 
 # %%
 # %%ranks
-def loss_of(model, x):
-    return (model(x) - 0.5).square().mean()
+from course_lib.lab.detector import check, loss_of
 
-
-def train(step, place):
-    """Four steps, with a failure at this place of the third on rank 1; the weights."""
-    torch.manual_seed(0)
-    ddp = DistributedDataParallel(Net(), bucket_cap_mb=1e-6)
-    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.5, momentum=0.9)
-    for number in range(4):
-        ddp.module.trap = place if (rank, number) == (1, 2) else None
-        step(ddp, optimizer, inputs(number))
-    return nn.utils.parameters_to_vector(ddp.parameters()).detach()
-
-
-def alone(third):
-    """The same in one process; `third`: whose batches count in the third step."""
-    torch.manual_seed(0)
-    net = Net()
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.5, momentum=0.9)
-    for number in range(4):
-        if members := third if number == 2 else range(world):
-            optimizer.zero_grad()
-            sum(loss_of(net, inputs(number, r)) / len(members) for r in members).backward()
-            optimizer.step()
-    return nn.utils.parameters_to_vector(net.parameters()).detach()
-
-
-REFERENCES = {
-    "one in which nothing failed": alone([0, 1, 2]),
-    "one without that batch": alone([0, 2]),
-    "one without that step": alone([]),
-}
-
-
-def same(weights):
-    low, high = weights.clone(), weights.clone()
-    dist.all_reduce(low, dist.ReduceOp.MIN)
-    dist.all_reduce(high, dist.ReduceOp.MAX)
-    return torch.equal(low, high)
-
-
-def check(step, *places, train=train):
-    for place in places:
-        weights = train(step, place)
-        fits = [
-            name for name, right in REFERENCES.items() if torch.allclose(weights, right, rtol=0, atol=1e-6)
-        ]
-        equal = "equal on all ranks" if same(weights) else "DIFFERENT WEIGHTS"
-        print(f"{place!s:8} {equal}, the weights of {fits[0] if fits else 'no such process'}")
-
+check(by_hand, find_unused_parameters=True)
 
 # %% [markdown]
-# ## Way 1: agree before backward, and skip together
+# `check` is the course's bench: a model with a BatchNorm and a frozen layer, AdamW with weight decay, three ranks, five steps. In
+# one of them, one allocation fails on rank 1, at the place that the line names. At the end all ranks must have the same weights,
+# bit by bit, and they are compared with a single process that never failed. At every place it is as if that batch had never been
+# drawn. The good ranks' work is kept.
 #
-# The smallest change. After the forward all ranks say whether they are fine: an all-reduce of one number. If somebody is not,
+# The price: the all-reduce no longer overlaps with backward ([lesson 04](04_buckets.ipynb)), and gradients take up twice the
+# memory. Frozen parameters stay out of it, since gradients of zeros would let weight decay move them ([lesson
+# 08](08_unused.ipynb)). Each rank keeps its own BatchNorm statistics, also those of a forward that failed; average them before you
+# evaluate or save ([lesson 09](09_synchronised.ipynb)). `require_forward_param_sync` is an attribute without an underscore that no
+# document mentions: pin your torch.
+#
+# What is left is the optimizer. If it gets no memory, the rank raises, and so it should: some weights may have moved already.
+
+# %%
+# %%ranks --expect raises:1
+check(by_hand, "optimizer")
+
+# %% [markdown]
+# ## Or end loudly, and restart
+#
+# The other way has no `try` at all. The rank ends, and whoever started the ranks ends the others and starts all of them again from
+# the last checkpoint. Here a batch of rank 1, in step 6, is always too long, and a checkpoint is saved after every fourth step.
+# (Rank 1 prints the steps that it begins, and its arguments name the attempts that fail.)
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
+from pathlib import Path
+
+Path("scratch").mkdir(exist_ok=True)
+for name in ("resume.py", "checkpoint.pt", "held.py"):
+    Path("scratch", name).unlink(missing_ok=True)  # from the last time
+
+# %%
+# %%writefile scratch/resume.py
+import json
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("gloo")
+attempt, saved, first = os.environ["TORCHELASTIC_RESTART_COUNT"], "scratch/checkpoint.pt", 0
+ddp = DistributedDataParallel(torch.nn.Linear(64, 64))
+optimizer = torch.optim.AdamW(ddp.parameters())
+if os.path.exists(saved):
+    state = torch.load(saved, weights_only=True)
+    ddp.module.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    first = state["step"]
+for step in range(first, 10):
+    if dist.get_rank() == 1:
+        print(json.dumps({"attempt": attempt, "step": step}), flush=True)
+        if step == 6 and attempt in sys.argv[1:]:
+            torch.empty(2**50)
+    optimizer.zero_grad()
+    ddp(torch.randn(8, 64)).square().mean().backward()
+    optimizer.step()
+    if (step + 1) % 4 == 0 and dist.get_rank() == 0:
+        state = {"model": ddp.module.state_dict(), "optimizer": optimizer.state_dict(), "step": step + 1}
+        torch.save(state, saved + ".new")
+        os.replace(saved + ".new", saved)
+
+# %% [markdown]
+# In a terminal this starts it, and restarts it twice at most:
+#
+#     TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 torchrun --standalone --nproc-per-node=2 --max-restarts=2 scratch/resume.py 0 1 2
+#
+# The variable belongs to the command. Without it, the new ranks may read the addresses of the dead ones and never meet ([lesson
+# 12](12_elastic.ipynb), *The store, the second time*; seen with gloo). Here `restarted` starts the same agent on processes that
+# have torch loaded already, with 2 restarts and the same arguments.
+
+# %%
+p = predict("11.too_long_each_time")
+
+# %%
+from course_lib.lab.out_of_memory import restarted
+
+out = run(restarted, "scratch/resume.py", 2, "0", "1", "2", ranks=1, init=False, expect="predicted")
+
+# %%
+for number, steps in enumerate(out.values[0]["steps"], 1):
+    print(f"attempt {number} begins steps", *steps)
+print("the job ends", "well" if out.values[0]["ok"] else "with an error")
+
+# %% [markdown]
+# The job resumes after step 3, its sampler deals the same batch again, and it fails again, until `--max-restarts` is used up.
+# Against a batch that is too long a restart repairs nothing: cap the batches ([below](#Deeper:-batches-that-fit)), or take the step
+# by hand. Against memory that was short once, it is the simplest answer, and the only one to a failure in the optimizer. (With
+# `scratch/resume.py 0` alone, only attempt 0 fails.) Its price is a restart and the steps since the checkpoint: cheap where
+# failures are rare.
+#
+# And “can I reset DDP inside my except?” Not inside it, and not on one rank. On all ranks, after the `except` block, with a new
+# group: yes ([below](#Deeper:-reset-DDP-in-place)).
+#
+# > **On GPUs.** `torch.OutOfMemoryError` comes from PyTorch's caching allocator. What allocates beside it raises other
+# > RuntimeErrors: CUDA itself a `torch.AcceleratorError` (“CUDA error: out of memory”), cuBLAS one with
+# > `CUBLAS_STATUS_ALLOC_FAILED` in its text, NCCL a `torch.distributed.DistBackendError`. `out_of_memory` knows none of these and
+# > lets them through: the rank ends loudly. (Read in `CUDAException.cpp`, `ATen/cuda/Exceptions.h` and `NCCLUtils.hpp`, not run here.)
+#
+# ## What goes wrong in real life
+#
+# - **`except RuntimeError: continue`** swallows everything: shape errors, lost connections, DDP's own complaint. Test for out
+#   of memory, and raise the rest.
+# - **The log is clean.** Somebody caught the error far away from the loop. `ddp-course doctor train.py` notes errors that a script
+#   swallows, as `--watch` does here.
+# - **`torch.cuda.empty_cache()` in the handler** gives cached blocks back. It repairs no reducer.
+# - **Linux's OOM killer** (`exit code -9`) is another matter: no exception, nothing to catch. Restart.
+# - **It hangs until the timeout, and then ranks fail** with a message about a collective. Look for the rank that is *not* in
+#   the same one, and read its log from the beginning ([lesson 13](13_debugging.ipynb)).
+# - **The failure was in `no_sync`.** Part of a micro-batch is in `.grad`, and stays there. Zero it, all of it.
+#
+# ## Rule of thumb
+#
+# > Never catch an out-of-memory error on one rank and go on: not even when it works. Either let it end the job and restart from a
+# > checkpoint (unless the same batch comes again), or have no collective inside the `try`, not even DDP's own, and let a failed rank
+# > take part in one all-reduce that says who is good. Then throw half gradients away, divide by the good ranks, and keep the
+# > optimizer's step out of the `try`. And cap your batches by size.
+#
+# ## Your turn
+#
+# Four tasks wait in [exercises/11_out_of_memory](../exercises/11_out_of_memory.ipynb): repair the loop of the question, judged by
+# launches in which memory runs out anywhere; correct the mean; write the step that survives with batches of any size; and choose a
+# way by its cost.
+#
+# ## Deeper: agree, and skip together
+#
+# The smallest change. After the forward all ranks say whether they are fine, by an all-reduce of one number. If somebody is not,
 # all skip the batch.
 
 
@@ -562,53 +389,25 @@ def agree(ddp, optimizer, x):
         optimizer.step()
 
 
-check(agree, "forward")
+check(agree, "forward, first", "forward, last")
 
 # %% [markdown]
-# “DDP cannot recover by itself”: true, but a few lines around it can. What they cost: a tiny all-reduce in each step; in a
-# failure, everybody's forward: the samples of the good ranks are lost with those of the one that failed. And they cover the
-# *model's* forward only. For a failure in backward they come too early: the rank raises, and the job ends.
-#
-# DDP has a part of its own in the forward, inside the same `try`. As the second forward begins, it rebuilds its buckets; as any
-# forward begins, it packs the buffers into one tensor, if there are any. Both allocate, and both are collectives. Rank 1 gets
-# no memory for the rebuilding:
+# “DDP cannot recover by itself”: true, but a few lines around it can. The cost is a tiny all-reduce in each step and, in a failure,
+# everybody's forward. And they cover the *model's* forward only. When rank 1 gets no memory for the rebuilding of DDP's buckets:
 
 # %%
 # %%ranks --expect hang
-from contextlib import nullcontext
-
-from torch.utils._python_dispatch import TorchDispatchMode
-
-
-class FirstFails(TorchDispatchMode):
-    """In this block PyTorch's first operation gets no memory."""
-
-    needs = PETABYTE
-
-    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
-        needs, self.needs = self.needs, 0
-        torch.empty(needs, dtype=torch.uint8)
-        return operation(*args, **(kwargs or {}))
-
-
-ddp = DistributedDataParallel(Net())
-optimizer = torch.optim.SGD(ddp.parameters(), lr=0.5)
-for number in range(4):
-    x = inputs(number)
-    with FirstFails() if (rank, number) == (1, 1) else nullcontext():
-        agree(ddp, optimizer, x)
+check(agree, "rebuild")
 
 # %% [markdown]
-# The failed rank has left a collective out, and its flag meets the one that the others are in. The rule behind it: **a `try` with
-# a collective in it does not protect.** It is no rare place either: new buckets are made before the old ones go (a comment in
-# `_pre_forward` says so), so memory is short there.
+# It is no rare place: new buckets are made before the old ones go (a comment in `_pre_forward` says so), so memory is short there.
 #
 # > **On GPUs.** NCCL carries GPU tensors only ([lesson 02](02_process_groups.ipynb)), so the flag is made on the device of the
 # > batch, and `if fine:` waits for the GPU in each step. An allocation fails on the host, though, so nobody needs to ask the GPU:
 # > with `init_process_group("cpu:gloo,cuda:nccl")`, or in a group of its own from `dist.new_group(backend="gloo")`, a flag on the
 # > CPU is reduced by gloo. (Not run here.)
 #
-# ## Way 2: take part with zeros
+# ## Deeper: take part with zeros
 #
 # The forum's idea: the failed rank contributes zeros, so the others lose nothing. Run something tiny that fits, and multiply
 # its loss by zero. DDP gets its gradients, and all is well?
@@ -618,21 +417,21 @@ p = predict("11.zeros")
 
 # %%
 # %%ranks --predicted --as out
-torch.manual_seed(0)
-net = Net()
-right = torch.autograd.grad(sum(loss_of(net, inputs(2, r)) / 2 for r in (0, 2)), net.layers[0].weight)[0]
-ddp = DistributedDataParallel(net)
-((rank != 1) * loss_of(ddp, inputs(2))).backward()
-ratio = (net.layers[0].weight.grad.norm() / right.norm()).item()
+rank, world = dist.get_rank(), dist.get_world_size()
+good = (0, 2)
+ddp = DistributedDataParallel(Detector())
+((rank in good) * ddp(image(1, bad=()))).backward()
+right = sum(100.0**r for r in good) / len(good)
+ratio = round(ddp.module.weights[0].grad.item() / right, 4)
 
 # %% [markdown]
 # DDP divides by the number of *ranks*, not by that of contributions. A zero gradient is a vote for standing still. The whole
-# way, without a correction and with one:
+# way, with the correction:
 
 
 # %%
 # %%ranks
-def zeros(ddp, optimizer, x, corrected=True):
+def zeros(ddp, optimizer, x):
     loss, good = None, torch.ones((), device=x.device)
     try:
         loss = loss_of(ddp, x)
@@ -649,16 +448,11 @@ def zeros(ddp, optimizer, x, corrected=True):
         return
     for parameter in ddp.parameters():
         if parameter.grad is not None:  # a frozen one has none
-            parameter.grad *= world / good if corrected else 1
+            parameter.grad *= world / good
     optimizer.step()
 
 
-from functools import partial
-
-print("not corrected:")
-check(partial(zeros, corrected=False), "forward")
-print("times ranks / good ranks:")
-check(zeros, "forward")
+check(zeros, "forward, first", "forward, last")
 
 # %% [markdown]
 # So multiply by *ranks / good ranks* after backward, where gradients are means already, and before clipping. (Unequal batches:
@@ -667,9 +461,8 @@ check(zeros, "forward")
 # two): hence two samples. Its buffers are broadcast before a forward that follows a training one
 # ([lesson 09](09_synchronised.ipynb)): hence the line before the second forward of a step, which only the failed rank makes.
 #
-# With buffers, the hole of way 1 stays: if DDP's own part of the forward gets no memory, their broadcast is left out, and the
-# ranks are stuck.
-# And a rank that fails with some of its gradients reduced cannot do this: a failure in backward ends the job.
+# With buffers, the hole stays: if DDP's own part of the forward gets no memory, the ranks are stuck. And a rank that fails with
+# some of its gradients reduced cannot do this: a failure in backward ends the job.
 #
 # **`Join`** is often named here, because it replaces missing ranks by zeros ([lesson 05](05_stragglers.ipynb)). It does so
 # for a rank that has *left* the block:
@@ -704,106 +497,14 @@ out = run(swallow_inside_join, ranks=2, expect="died", watch=True)
 # (`Join.notify_join_context`, `torch/distributed/algorithms/join.py`). Rank 1 said so, failed, and said it again: that meets
 # a bucket, and gloo aborts the process. `Join` does not help a loop that swallows errors.
 #
-# ## Way 3: reduce by hand
+# ## Deeper: catch up
 #
-# Now backward, too. The plan: no collective inside the `try`, so nothing can be left out or half-reduced. `no_sync` keeps the
-# gradients at home (buckets too are not rebuilt then), and one line more the buffers, if there are any. Then one single
-# all-reduce carries all gradients and, as one number more, how many ranks are good. What can fail must not stand between the
-# `try` and that all-reduce: its memory is made in the first step, and kept.
-
-
-# %% claims={"12": "incomplete"}
-# %%ranks
-ANYWHERE = ["forward", 0, 2, 4]
-
-
-def by_hand(ddp, optimizer, x):
-    parameters = [p for p in ddp.parameters() if p.requires_grad]
-    if not hasattr(ddp, "flat"):  # in the first step, once: room for one number and all gradients
-        ddp.flat = torch.zeros(1 + sum(p.numel() for p in parameters), device=x.device)
-    count, *parts = ddp.flat.split([1, *(p.numel() for p in parameters)])
-    ddp.flat.zero_()
-    optimizer.zero_grad()
-    ddp.require_forward_param_sync = False  # this forward sends no buffers
-    try:
-        with ddp.no_sync():
-            loss_of(ddp, x).backward()
-        for part, p in zip(parts, parameters, strict=True):
-            if p.grad is not None:
-                part.view_as(p).copy_(p.grad)
-        count.fill_(1)
-    except RuntimeError as error:
-        if not out_of_memory(error):
-            raise
-        ddp.flat.zero_()  # half a gradient is none
-    dist.all_reduce(ddp.flat)
-    optimizer.zero_grad()
-    good = count.item()
-    if good:
-        ddp.flat /= good
-        for part, p in zip(parts, parameters, strict=True):
-            p.grad = part.view_as(p)
-        optimizer.step()
-
-
-check(by_hand, *ANYWHERE)
-
-# %% [markdown]
-# Four places, one reference: the mean over the ranks that were good, as if the batch had never been drawn. The good ranks'
-# work is kept, and nobody has to know beforehand. The price: the all-reduce no longer overlaps with backward
-# ([lesson 04](04_buckets.ipynb)), and all gradients take up twice the memory. Where *no* rank is good, all
-# must leave out the step: dividing by 0 gives NaN, and with momentum a gradient of zeros is a step, too. (Frozen parameters stay
-# out of it: zeros would let weight decay move them, [lesson 08](08_unused.ipynb). A parameter that no rank has used does get
-# zeros here, not None.)
-#
-# What is left is the optimizer. If Adam gets no memory for its state, the rank raises, and the job ends: rightly so, for some
-# weights may have been moved already.
-#
-# And the line about buffers? Without it, the way fails for a model with a BatchNorm, if the *first* forward is the one that runs
-# out of memory: the first forward after wrapping sends buffers, under `no_sync` as well ([lesson 09](09_synchronised.ipynb)).
-# `_post_forward` clears the flag for that under `no_sync`, but a forward that raises does not get there:
-
-
-# %%
-# %%ranks
-class Normed(Net):
-    """With a BatchNorm in front, so with buffers."""
-
-    def __init__(self):
-        super().__init__()
-        self.norm = nn.BatchNorm1d(64)
-
-    def forward(self, x):
-        return super().forward(self.norm(x))
-
-
-ddp = DistributedDataParallel(Normed())
-ddp.module.trap = "forward" if rank == 1 else None
-with suppress(RuntimeError), ddp.no_sync():
-    ddp(inputs(0))
-print("the next forward would send buffers:", ddp.require_forward_param_sync)
-
-ddp = DistributedDataParallel(Normed())
-optimizer = torch.optim.SGD(ddp.parameters(), lr=0.5, momentum=0.9)
-for number in range(3):
-    ddp.module.trap = "forward" if (rank, number) == (1, 0) else None
-    by_hand(ddp, optimizer, inputs(number))
-weights = nn.utils.parameters_to_vector(ddp.parameters()).detach()
-print("with the line in by_hand, equal weights on all ranks:", same(weights))
-
-# %% [markdown]
-# Rank 1 alone would begin its second forward with a broadcast. Where no forward sends buffers, each rank keeps its own: average
-# a BatchNorm's before you evaluate or save ([lesson 09](09_synchronised.ipynb)). A failed forward may have moved them before it
-# failed, and `by_hand` does not take that back.
-#
-# ## Way 4: catch up
-#
-# “Could the failed rank not re-run just the missing buckets?” *Tricky if not impossible*, the thread says. But think of what
+# “Could the failed rank not re-run just the missing buckets?” *Tricky if not impossible*, a forum says. But think of what
 # the others see: they wait in an all-reduce. They do not know why. If the missing buckets come before the timeout,
 # by whatever means, that was a slow rank and nothing else.
 #
 # So: a communication hook notes which buckets have left. After a failure, compute the batch again, in halves, without DDP;
-# fill the buckets that have *not* left; send these; take the means from all.
+# fill the buckets that have *not* left; send these; take the means from all. Here on a model without a BatchNorm:
 
 
 # %% claims={"13": "incomplete"}
@@ -851,45 +552,45 @@ def catch_up(ddp, optimizer, x, again=True):
     optimizer.step()
 
 
-check(catch_up, *ANYWHERE)
+check(catch_up, "forward, last", "backward, first", "backward, middle", "backward, last", norm=False)
 
 # %% [markdown]
 # **As if nothing had failed**, at each of these places. No batch is lost, and while it happens no other rank does anything but
-# wait. “Train through it, like a slow start” is what the forum wanted, and here it is. Warnings come with it:
+# wait. What does not survive:
 #
-# - `_get_zeros_like_grad_buckets` and `_reset_state` begin with an underscore (they exist for `Join` and for changing groups),
-#   so pin your torch version. The second try must fit.
+# - With `find_unused_parameters=True`, the flag of the question's author, the good ranks also all-reduce a map of the parameters
+#   they have used. The failed rank does not, so its next collective meets that map, and gloo aborts a process.
+# - DDP's own part of the forward is inside the `try`: a failure there is a hang.
 # - A BatchNorm or a dropout does not compute the same twice, and a BatchNorm sees halves here. All ranks still end with equal
 #   weights, but with others than if nothing had failed.
-# - With `find_unused_parameters=True`, the flag of the forum's author, the good ranks also all-reduce a map of the parameters
-#   they have used. The failed rank does not, so its next collective meets that map, and gloo aborts a process.
-# - DDP's own part of the forward is inside the `try`, as in way 1: a failure there is a hang.
+# - `_get_zeros_like_grad_buckets` and `_reset_state` begin with an underscore (they exist for `Join` and for changing groups),
+#   so pin your torch version. The second try must fit.
 #
-# If it cannot fit, send zeros in the missing buckets: the thread's other idea, thought to be the feasible one.
+# If it cannot fit, send zeros in the missing buckets: the forum's other idea, thought to be the feasible one.
 
 # %%
 # %%ranks
-check(partial(catch_up, again=False), "forward", 2, 4)
+from functools import partial
+
+check(partial(catch_up, again=False), "forward, last", "backward, middle", norm=False)
 
 # %% [markdown]
-# Feasible, too: equal on all ranks. But no process would have these weights. After a failure in the forward, the factor of
-# way 2 would put that right. After one in backward, some layers have averaged three batches and some two, and no single
-# factor does. (At 4 of 4 everything had left, and nothing was missing.) Of the two ideas it is the weaker one.
+# Feasible, too: equal on all ranks. But no process would have these weights. After a failure in the forward, a factor
+# would put that right. After one in backward, some layers have averaged three batches and some two, and no single
+# factor does.
 #
-# ## Way 5: throw away and rebuild
+# ## Deeper: reset DDP in place
 #
-# Suppose the ranks do *not* agree on anything in time: rank 1 failed, the others wait in an all-reduce. “Wrap the model
-# again, that resets DDP.” On the rank that failed:
+# “Can I reset DDP's state?” The rank that has failed cannot do it alone; the others are in an all-reduce. “Wrap the model again” is
+# advised:
 
 # %% claims={"15": "incomplete"}
 # %%ranks --expect hang
-torch.manual_seed(0)
-ddp = DistributedDataParallel(Net())
-for number in range(5):
-    ddp.module.trap = 2 if (rank, number) == (1, 2) else None
+ddp = DistributedDataParallel(Detector())
+for number in range(1, 6):
     failed = False
     try:
-        loss_of(ddp, inputs(number)).backward()
+        ddp(image(number, place=2)).backward()
     except RuntimeError as error:
         failed = out_of_memory(error)
     if failed:
@@ -915,84 +616,165 @@ for attempt in range(2 if rank < 2 else 0):
         said.append(str(error).rpartition("] ")[2].partition(". This")[0])
     if (rank, attempt) == (0, 0):
         dist.send(torch.ones(1), dst=1)
+if rank < 2:
+    dist.destroy_process_group(impatient)
 
 # %%
 print("rank 0:", [text.partition(" 400ms")[0].partition(" [")[0] for text in out["said"][0]])
 print("rank 1:", out["said"][1].count("ok"), "of", len(out["said"][1]), "succeeded")
-assert "ok" not in out["said"][0] + out["said"][1]
 
 # %% [markdown]
-# After a timeout gloo has closed the connection, and the group does not open it again. A *new* group is needed. With gloo there
-# is a fast way to tell the others: destroy the group, and their connections break. No timeout has to pass.
+# After a timeout gloo has closed the connection, and the group does not open it again. A *new* group is needed, and DDP can be
+# moved to one: `_update_process_group` (`torch/nn/parallel/distributed.py`) resets the reducer in place. Wrapper and optimizer
+# stay. The failed rank moves at once. The others move when the old group's timeout has passed, so the new group's timeout must be
+# longer than the old one's. With `use_local_synchronization=True`, making a group needs no collective in the group that is broken.
+#
+# Two questions need care, because ranks notice a failure at different moments. *Do all ranks mean the same new group?* Its name is
+# made of the members and of the number of groups that a rank has (`_hash_ranks_to_str`). Every rank leaves a broken group exactly
+# once, so they agree, if they had the same number before. (Hence the `destroy_process_group` above.) *Do all ranks mean the same
+# step?* The last all-reduce of a step may succeed on two ranks and fail on the third, so two take the step and one does not know.
+# Afterwards they compare their step numbers.
+#
+# And `except` must know all of gloo's messages. Most name the file that they come from. The one that rank 1 has just received does
+# not:
+
+
+# %% claims={"15": "incomplete"}
+# %%ranks
+def connection_lost(error):
+    return "gloo/transport" in str(error) or "caused pair closure" in str(error)
+
+
+def reset_in_place(ddp, optimizer, x):
+    ddp.number = getattr(ddp, "number", 0) + 1
+    for attempt in range(3):
+        optimizer.zero_grad()
+        try:
+            loss_of(ddp, x).backward()
+            dist.all_reduce(torch.ones(()), group=ddp.process_group)  # all are through: now all may step
+            break
+        except RuntimeError as error:
+            if attempt == 2 or not (out_of_memory(error) or connection_lost(error)):
+                raise
+        new = dist.new_group(use_local_synchronization=True, timeout=timedelta(seconds=30))
+        ddp._update_process_group(new)
+        furthest = torch.tensor(ddp.number)
+        dist.all_reduce(furthest, dist.ReduceOp.MAX, group=new)
+        if furthest > ddp.number:  # others have taken this step, so this rank has all gradients, too
+            break
+    optimizer.step()
+
+
+for place in ("rebuild", "backward, middle"):
+    check(reset_in_place, place, process_group=dist.new_group(timeout=timedelta(seconds=3)))
+
+# %% [markdown]
+# Nothing is lost: the step is done again, and the weights are those of a run in which nothing failed. (All BatchNorm statistics
+# have seen that batch twice.) The cost is the peers' timeout and some milliseconds. The all-reduce before the step is needed:
+# without it, a failure after the last bucket lets the others step alone. A batch that does not fit fails three times and ends the
+# job. So does whatever else goes wrong while the ranks move: after 30 seconds at most the new group's timeout ends the wait with an
+# error. `_update_process_group` is private, and a communication hook keeps the old group: give it the new one yourself, says the
+# docstring.
+#
+# > **On GPUs (NCCL).** The others receive no exception at the timeout: by default a watchdog thread ends their *process*
+# > (`TORCH_NCCL_ASYNC_ERROR_HANDLING`, 3 by default, in PyTorch's documentation, *ProcessGroupNCCL Environment Variables*), so
+# > the `except` above is never reached. (Not run here.) With NCCL, reduce by hand or restart.
+#
+# ## Deeper: destroy the group, and build it again
+#
+# With gloo there is a way to tell the others at once: destroy the group, and their connections break. No timeout has to pass. Here
+# the failed batch is given up on all ranks.
+
 
 # %% claims={"16": "holds", "15": "incomplete"}
-# %%ranks --as rebuilt
-import os
-import time
+# %%ranks
+import gc
 
-ddp = None  # any older wrapper would hold on to the connections
-master = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
-seconds = []
+from course_lib.lab.detector import check_loop
 
 
-def cut_off(error):
-    """Whether another rank has closed the connection."""
-    return "gloo/transport" in str(error)
-
-
-def train_rebuilding(step, place):
-    torch.manual_seed(0)
-    net, ddp = Net(), None
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.5, momentum=0.9)
-    for number in range(4):
-        ddp = ddp or DistributedDataParallel(net)
-        net.trap = place if (rank, number) == (1, 2) else None
+def rebuilding(net, optimizer, batches):
+    rank, world, ddp, lost = dist.get_rank(), dist.get_world_size(), None, -1
+    for number, x in enumerate(batches):
+        if number == lost:
+            continue
         optimizer.zero_grad()
         failed = False
         try:
-            loss_of(ddp, inputs(number)).backward()
-            dist.all_reduce(torch.ones(()))  # everybody is through: only now may anybody step
+            ddp = ddp or DistributedDataParallel(net)
+            loss_of(ddp, x).backward()
+            dist.all_reduce(torch.ones(()))  # all are through: now all may step
         except RuntimeError as error:
-            if not (out_of_memory(error) or cut_off(error)):
+            if not (out_of_memory(error) or connection_lost(error)):
                 raise
             failed = True
-        if not failed:
+        if failed:
+            ddp = None  # after the except block, see below
+            gc.collect()
+            store = dist.PrefixStore("next", dist.group.WORLD.get_group_store())
+            dist.destroy_process_group()  # closes the connections: the others raise, and come here, too
+            patience = timedelta(seconds=30)
+            dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=patience)
+            furthest = torch.tensor(number)
+            dist.all_reduce(furthest, dist.ReduceOp.MAX)
+            lost = furthest.item()
+        if not failed or number < lost:  # then others have taken this step
             optimizer.step()
-            continue
-        begin = time.perf_counter()
-        ddp = None  # after the except block, see below
-        gc.collect()
-        dist.destroy_process_group()  # closes the connections: the others raise, and come here, too
-        store = dist.PrefixStore(f"attempt {len(seconds)}", master)  # no addresses of earlier attempts
-        dist.init_process_group("gloo", store=store, rank=rank, world_size=world)
-        seconds.append(time.perf_counter() - begin)
-    return nn.utils.parameters_to_vector(net.parameters()).detach()
 
 
-check(None, "forward", 2, 4, train=train_rebuilding)
+ddp = None  # an older wrapper would hold on to the connections
+check_loop(rebuilding, "backward, middle")
 
 # %% [markdown]
-# All of DDP's state and all half-reduced buckets go, the step is lost on all ranks, and the weights are right. Note the
-# all-reduce before the step: without it, a failure at 4 of 4 lets the others step alone. (Give such a group a timeout that
-# you can afford, as a second net: its destructor, `~ProcessGroupGloo`, waits for its threads, and so for collectives that are
-# still under way. And give up after a few attempts: a rank that is gone for good would let the others rebuild for ever.)
+# All of DDP's state and all half-reduced buckets go, the step is lost on all ranks, and the weights are right. The new group writes
+# its addresses below those of the old one (`PrefixStore`), so no rank reads the address of a group that is gone. Ranks compare
+# their step numbers here as well. The destructor of a gloo group waits for its threads, and so for collectives that are still under
+# way: give the *first* group a timeout that you can afford, too. A rank that is gone for good ends the others after 30 seconds,
+# with an error. This way is gloo's: with NCCL the others receive no exception when a group is destroyed. (Read, not run.)
 #
-# > **On GPUs.** This way is gloo's. With NCCL the other ranks receive no exception when a group is destroyed: they wait on their
-# > GPUs, until their watchdog threads find an error of NCCL's or the timeout. By default a watchdog then ends its *process*
-# > (`TORCH_NCCL_ASYNC_ERROR_HANDLING`, 3 by default, in PyTorch's documentation, *ProcessGroupNCCL Environment Variables*), so
-# > the `except` above is never reached. (Not run here.) With NCCL, take way 3 or way 6.
+# Connections are closed when *nothing* refers to the group any more. Three things may still do so: an older wrapper, a traceback,
+# and an import. DDP's constructor imports `torch._dynamo`, and that imports `torch.distributed.nn`, whose functions take the
+# default group of that moment as a default argument. Here is one process that uses DDP and destroys the group, first as most
+# scripts are written, then with that import before `init_process_group`:
+
+# %%
+# %%writefile scratch/held.py
+import gc
+import sys
+import weakref
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+if "early" in sys.argv:
+    import torch.distributed.nn
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+group = weakref.ref(dist.group.WORLD)
+ddp = DistributedDataParallel(torch.nn.Linear(1, 1))
+del ddp
+dist.destroy_process_group()
+gc.collect()
+print("the destroyed group is", "alive" if group() else "gone")
+
+# %%
+# !python scratch/held.py
+# !python scratch/held.py early
+
+# %% [markdown]
+# In a script that rebuilds its group, write `import torch.distributed.nn` above `init_process_group`. Without that line the others of
+# `rebuilding` wait for the old group's timeout. (On the ranks of this notebook torch is loaded before their group is made.)
 #
-# Note also *where* the repair stands:
+# The traceback is the reason for *where* the repair stands:
 
 # %%
 # %%ranks
 import weakref
 
-ddp = DistributedDataParallel(Net())
-ddp.module.trap = "forward"
+ddp = DistributedDataParallel(Detector())
 still_there = weakref.ref(ddp)
 try:
-    ddp(inputs(0))
+    ddp(image(3, bad=(rank, 3)))
 except RuntimeError:
     del ddp
     gc.collect()
@@ -1003,96 +785,17 @@ print("after the except block:           ", "alive" if still_there() else "gone"
 # Inside `except`, the traceback holds the frames of the forward, these hold the wrapper, and the wrapper holds the
 # connections. Destroy the group there, and the others wait for their timeout all the same. (On GPUs the same frames hold
 # activations, too: retry inside `except`, and you may be out of memory again.)
-
-# %% [markdown]
-# ## Way 6: fail fast, and let the launcher restart
 #
-# No `try` at all: the rank ends, and whoever started the ranks ends the others and starts all of them again from the last
-# checkpoint. `torchrun` does that, if you ask for it:
+# ## Deeper: what each way costs
 #
-#     TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 torchrun --standalone --nproc-per-node=2 --max-restarts=3 train.py
-#
-# The variable belongs to it. Without it, the new ranks may read the addresses of the dead ones and never meet
-# ([lesson 12](12_elastic.ipynb), *The store, the second time*; seen with gloo). Here the notebook plays the launcher. Once memory is
-# short for a moment, in the first attempt only; once it is the batch that is too long:
-
-
-# %%
-def from_checkpoint(folder, attempt, too_long):
-    """Ten steps, a checkpoint after every fourth; step 7 fails in the first attempt, or in each."""
-    import os
-    import time
-
-    import torch
-    import torch.distributed as dist
-    from torch.nn.parallel import DistributedDataParallel
-
-    torch.manual_seed(0)
-    rank, saved, first = dist.get_rank(), os.path.join(folder, "checkpoint"), 0
-    ddp = DistributedDataParallel(torch.nn.Linear(64, 64))
-    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1, momentum=0.9)
-    if os.path.exists(saved):
-        state = torch.load(saved, weights_only=True)
-        ddp.module.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-        first = state["step"]
-    for step in range(first, 10):
-        with open(os.path.join(folder, "log"), "a") as log:
-            log.write(f"{attempt} {step} {time.time()}\n" * (rank == 0))
-        if (rank, step) == (1, 6) and (attempt == 1 or too_long):
-            torch.empty(2**50)
-        batch = torch.randn(8, 64, generator=torch.Generator().manual_seed(100 * step + rank))
-        optimizer.zero_grad()
-        ddp(batch).square().mean().backward()
-        optimizer.step()
-        if (step + 1) % 4 == 0 and rank == 0:
-            state = {"model": ddp.module.state_dict(), "optimizer": optimizer.state_dict(), "step": step + 1}
-            torch.save(state, saved + ".new")
-            os.replace(saved + ".new", saved)
-
-
-import tempfile
-from pathlib import Path
-
-from course_lib import run_quietly
-
-
-def launch(too_long):
-    """Up to three attempts; what rank 0 has logged."""
-    with tempfile.TemporaryDirectory() as folder:
-        for attempt in range(1, 4):
-            out = run_quietly(from_checkpoint, folder, attempt, too_long, ranks=2)
-            print(f"attempt {attempt}: {'finished' if out.kind == 'ok' else 'failed'}")
-            if out.kind == "ok":
-                break
-        return [line.split() for line in (Path(folder) / "log").read_text().splitlines()]
-
-
-logs = {}
-for too_long, what in ((False, "memory is short once"), (True, "the batch is too long")):
-    print(what)
-    logs[what] = launch(too_long)
-    steps = [int(step) for _, step, _ in logs[what]]
-    print("  steps:", *steps, "| done again:", len(steps) - len(set(steps)))
-log = logs["memory is short once"]
-restart = next(float(t) for n, _, t in log if n == "2") - max(float(t) for n, _, t in log if n == "1")
-
-# %% [markdown]
-# Little to get wrong, and one answer to every failure that does not come back. The price is a restart (here of processes that
-# have torch loaded already; a real job loads libraries, data and weights again) and the steps since the checkpoint.
-#
-# A batch that is too long does come back: the job resumes, its sampler deals the same batch again, and it dies again, until
-# `torchrun`'s `--max-restarts` is used up. There a restart repairs nothing. Cap the batches (below), or take a way that gets past
-# this one.
-#
-# ## What each way costs
-#
-# First the ordinary steps, in which nothing fails: what is sent, and how long they take. The `all_reduce` of seven numbers in
-# between is only a marker.
+# What is sent in an ordinary step, in which nothing fails? The `all_reduce` of seven numbers is only a marker.
 
 
 # %%
 # %%ranks --as out
+from course_lib.lab.detector import inputs, new
+
+
 def plain(ddp, optimizer, x):
     optimizer.zero_grad()
     loss_of(ddp, x).backward()
@@ -1101,113 +804,72 @@ def plain(ddp, optimizer, x):
 
 WAYS = {"plain DDP": plain, "agree": agree, "zeros": zeros, "by hand": by_hand, "catch up": catch_up}
 for step in WAYS.values():
-    torch.manual_seed(0)
-    ddp = DistributedDataParallel(Net())
-    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
-    for number in range(2):
-        step(ddp, optimizer, inputs(number))
-    dist.all_reduce(torch.zeros(7))
-    step(ddp, optimizer, inputs(2))
+    net, optimizer = new(norm=False)
+    ddp = DistributedDataParallel(net)
+    for number in range(3):
+        if number == 2:
+            dist.all_reduce(torch.zeros(7))
+        step(ddp, optimizer, inputs(number, rank))
     dist.all_reduce(torch.zeros(7))
 
 # %%
-sent = [c.sizes[0] for c in out.collectives[0]]
-marks = [place for place, sizes in enumerate(sent) if sizes == (7,) or sizes == [7]]
+sizes = [c.sizes[0] for c in out.collectives[0]]
+marks = [place for place, size in enumerate(sizes) if [*size] == [7]]
 for name, begin, end in zip(
     ("plain DDP", "agree", "zeros", "by hand", "catch up"), marks[::2], marks[1::2], strict=True
 ):
-    numbers = [sizes[0] if len(sizes) else 1 for sizes in sent[begin + 1 : end]]
+    numbers = [size[0] if len(size) else 1 for size in sizes[begin + 1 : end]]
     print(f"{name:10} {len(numbers)} all-reduce(s) in a step, of {' and '.join(map(str, numbers))} numbers")
 
-
-# %%
-# %%ranks --as out
-class Wide(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.Sequential(*(nn.Linear(256, 256) for _ in range(6)))
-        self.trap = None
-
-    def forward(self, x):
-        trap, self.trap = self.trap, None
-        if trap:
-            torch.empty(PETABYTE, dtype=torch.uint8)
-        return self.layers(x)
-
-
-def milliseconds(repeat=15):
-    """Of each way: its ordinary steps, and those in which rank 1 fails in its forward."""
-    wrapped = {name: DistributedDataParallel(Wide()) for name in WAYS}
-    taken = {}
-    for number in range(2 * repeat):
-        for name, ddp in wrapped.items():  # by turns: what else this machine does hits all of them
-            fails = number % 2 == 1 and name != "plain DDP"
-            ddp.module.trap = fails and rank == 1
-            optimizer = torch.optim.SGD(ddp.parameters(), lr=1e-3)
-            dist.barrier()
-            begin = time.perf_counter()
-            WAYS[name](ddp, optimizer, torch.ones(32, 256))
-            dist.barrier()
-            taken.setdefault((name, fails), []).append(1e3 * (time.perf_counter() - begin))
-    return taken
-
-
-taken = milliseconds()
-
-# %%
-taken = out["taken"][0]
-best = {key: min(times) for key, times in taken.items()}
-ordinary = {name: ms for (name, fails), ms in best.items() if not fails}
-step = ordinary["plain DDP"]
-kept = {"agree": 0, "zeros": 2 / 3, "by hand": 2 / 3, "catch up": 1}  # of the work of a step
-price = {name: max(0.1, best[name, True] - share * ordinary[name]) for name, share in kept.items()}
-price["rebuild"] = 1e3 * min(rebuilt["seconds"][1]) + step
-price["restart"] = 1e3 * restart + 3 * step  # three steps are done again
-figure, (left, right) = plt.subplots(1, 2, figsize=(7.4, 2.9), layout="constrained")
-left.barh(list(ordinary), list(ordinary.values()), color="#56B4E9", hatch="//", edgecolor="black")
-for place, name in enumerate(ordinary):
-    left.plot(taken[name, False], [place] * len(taken[name, False]), "k|", markersize=14, alpha=0.6)
-left.set(title="an ordinary step", xlabel="milliseconds", ylim=(4.6, -0.6), xlim=(0, 3 * step))
-right.barh(list(price), list(price.values()), color="#E69F00", hatch="..", edgecolor="black")
-right.set(title="time lost in one failure", xlabel="milliseconds", xscale="log", ylim=(5.6, -0.6))
-right.minorticks_off()
-figure.suptitle("In an ordinary step the ways hardly differ, in a failure they do", fontsize=11)
-plt.show()
-
 # %% [markdown]
-# (A small model, three ranks on few cores: look at the shape, not at the numbers. A stroke is one step, a bar the shortest of them:
-# two ways differ less than two steps of the same way. On the right the scale is logarithmic. *Time lost* counts work that is
-# thrown away, a third of a step for one rank's batch.) With a failure in one of *n* steps, a way costs *its overhead in each step +
-# its price ÷ n*. A restart costs nothing but checkpoints until a failure happens: it is cheap where failures are rare, and
-# expensive where they are frequent. And mind what is lost:
+# With a failure in one of *n* steps, a way costs *its overhead in each step + its price ÷ n*. A restart costs nothing but
+# checkpoints until a failure happens: it is cheap where failures are rare, and expensive where they are frequent.
 #
 # | way | survives a failure in | and where not | what is lost | in each step |
 # | --- | --- | --- | --- | --- |
+# | by hand | forward and backward | the optimizer: all end | one batch | no overlap, gradients twice in memory |
+# | restart | any place, if it does not come back | | all steps since the checkpoint | a checkpoint now and then |
 # | agree, skip together | the model's forward | DDP's own part of the forward: stuck. Backward: all end | everybody's batch | one all-reduce of 1 number |
 # | zeros, corrected | the model's forward | DDP's own part of the forward, with buffers: stuck. Backward: all end | one batch | one all-reduce of 1 number |
-# | by hand | forward and backward | the optimizer: all end | one batch | no overlap, gradients twice in memory |
 # | catch up | the model's forward, backward | DDP's own part of the forward: stuck. `find_unused_parameters`: a rank is aborted | nothing (a BatchNorm: other weights) | one all-reduce of 1 number; private functions |
+# | reset in place (gloo only) | forward and backward | the optimizer: all end | nothing; the peers' timeout | one all-reduce of 1 number; private functions |
 # | rebuild (gloo only) | forward and backward | the optimizer: all end | everybody's batch | one all-reduce of 1 number |
-# | restart | any place, if it does not come back | | all steps since the checkpoint | a checkpoint now and then |
 #
-# “All end” is what you want of a failure that cannot be repaired: with `torchrun`, it is way 6. “Stuck” is not.
+# “All end” is what you want of a failure that cannot be repaired: `torchrun` then restarts them. “Stuck” is not.
 #
-# Some of it is easily miscounted. A step goes wrong when **any** rank fails. If ranks fail independently, with the chances *p₀*, *p₁*
-# and so on, it goes well with the product of all (1 - *p*). An average rank fails less often than the gang, and added up, the chances
-# count a step twice in which two ranks fail. All ranks must decide by the same number, too: one that decides by its own failures takes
-# a different code path, and the others wait for it. With a checkpoint after every *k* steps, a failure throws away 1 to *k* of them,
-# the failed one among them: (*k* + 1) / 2 on average, about half of the interval. These are done again at what a step costs, with the
-# overhead of the way, after a repair that takes its time as well: a rebuild, a restart. (What fails while they are done again comes on top. It is left out of account here: where failures are rare, it
-# is little.)
+# Set your own failure rate. Where do the lines cross?
+
+# %% tags=["nbval-ignore-output"]
+from course_lib.lab.out_of_memory import explore_prices
+
+explore_prices()
+
+# %% [markdown]
+# Some of it is easily miscounted. A step goes wrong when **any** rank fails. If ranks fail independently, with the chances *p₀*,
+# *p₁* and so on, it goes well with the product of all (1 - *p*). An average rank fails less often than the gang, and added up, the
+# chances count a step twice in which two ranks fail. All ranks must decide by the same number, too: one that decides by its own
+# failures takes a different code path, and the others wait for it. With a checkpoint after every *k* steps, a failure throws away 1
+# to *k* of them, the failed one among them: (*k* + 1) / 2 on average, about half of the interval. These are done again at what a
+# step costs, with the overhead of the way, after a repair that takes its time as well: a rebuild, a restart. (What fails while they
+# are done again comes on top. It is left out of account here: where failures are rare, it is little.)
 #
-# ## Prevention
+# ## Deeper: batches that fit
 #
-# The best failure is the one that does not come. The *longest* text of a batch decides how much memory it takes, for all
-# others are padded to it. Here are the lengths of 512 texts, and three ways to put them into batches. (For plain attention, a
-# batch needs texts × longest².)
+# The best failure is the one that does not come. First see what takes the memory. On GPUs,
+# `torch.cuda.memory._record_memory_history()` before the step and `_dump_snapshot("memory.pickle")` in the `except` block write a
+# file that https://pytorch.org/memory_viz shows: what is allocated, and which line did it.
+# `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True` (its newer name is `PYTORCH_ALLOC_CONF`) helps where much is reserved and
+# little allocated: memory in pieces that are too small. `torch.utils.checkpoint` computes activations again in backward instead of
+# keeping them. (Read in PyTorch's notes *Understanding CUDA Memory Usage* and *CUDA semantics*, not run here.)
+#
+# Then the batches. The *longest* text of a batch decides how much memory it takes, for all others are padded to it, and so does the
+# largest image. Here are the lengths of 512 texts, and three ways to put them into batches. (For plain attention, a batch needs
+# texts × longest².)
 
 # %%
 import random
+
+import matplotlib.pyplot as plt
 
 chance = random.Random(0)
 lengths = [min(2000, int(chance.lognormvariate(5, 0.8))) for _ in range(512)]
@@ -1233,6 +895,7 @@ policies = {
     "16 of like length": [in_order[i : i + 16] for i in range(0, 512, 16)],
     "capped by size": capped(lengths, max(lengths) ** 2),
 }
+MARKS = (("o", "#D55E00"), ("s", "#0072B2"), ("^", "#009E73"))
 _, axes = plt.subplots(figsize=(7, 2.8), layout="constrained")
 for (name, batches), (marker, colour) in zip(policies.items(), MARKS, strict=True):
     sizes = sorted((needs(batch) / 1e6 for batch in batches), reverse=True)
@@ -1254,28 +917,24 @@ plt.show()
 # by size** bounds it, with fewer texts in long batches (so weigh ranks by samples, [lesson 05](05_stragglers.ipynb)).
 #
 # And run the largest batch first, *twice*: what does not fit should fail in step 2, not on the third day. Once is not enough: Adam
-# allocates its state in its first *step*, so the first backward still finds that memory free.
+# allocates its state in its first *step*, so the first backward still finds that memory free. (DDP rebuilds its buckets in its
+# second forward, too.)
 
 # %%
 # %%ranks --only 0
-net = Net()
-optimizer = torch.optim.AdamW(net.parameters())
+net, optimizer = new()
 for number in range(2):
-    loss_of(net, inputs(number)).backward()
+    loss_of(net, inputs(number, rank)).backward()
     held = sum(
         tensor.numel() for state in optimizer.state.values() for tensor in state.values() if tensor.dim()
     )
-    print(
-        f"backward {number + 1}: {sum(p.numel() for p in net.parameters())} weights, {held} numbers in AdamW's state"
-    )
+    trained = sum(p.numel() for p in net.parameters() if p.requires_grad)
+    print(f"backward {number + 1}: {trained} weights to train, {held} numbers in AdamW's state")
     optimizer.step()
 
 # %% [markdown]
-# (DDP's own second step differs from its first, too: the buckets are rebuilt as its forward begins, `_rebuild_buckets` in
-# `_pre_forward`.)
-#
 # When a batch does not fit all the same, compute it in pieces. Under `no_sync`, gradients of pieces add up, and no other rank
-# needs to know; only the last reduction is common. This is a way out of its own, with nothing lost:
+# needs to know; only the last reduction is common. This is a way out of its own, with nothing lost. Again without a BatchNorm:
 
 
 # %%
@@ -1302,74 +961,11 @@ def in_pieces(ddp, optimizer, x):
     optimizer.step()
 
 
-check(in_pieces, "forward", 2)
+check(in_pieces, "forward, last", "backward, middle", norm=False)
 
 # %% [markdown]
 # (A BatchNorm sees smaller batches then. The rank is late for one step: [lesson 05](05_stragglers.ipynb). And where not even a
-# single sample fits, it raises alone, while the others wait in the all-reduce: for that, add the flag of way 3.)
-#
-# ## What goes wrong in real life
-#
-# **The log is clean.** Somebody caught the error far away from the loop. Ask the doctor (on the command line: `ddp-course
-# doctor train.py`):
-
-# %%
-from course_lib.scripts.examine import examine, verdict_text
-
-TRAIN = """
-import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
-
-
-class Hungry(torch.nn.Linear):
-    def forward(self, x):
-        if len(x) > 1000:
-            torch.empty(2**50)
-        return super().forward(x)
-
-
-dist.init_process_group("gloo")
-torch.manual_seed(dist.get_rank())
-model = DistributedDataParallel(Hungry(4, 1))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(8):
-    size = 2000 if (dist.get_rank(), step) == (1, 3) else 8
-    try:
-        loss = model(torch.randn(size, 4)).square().mean()
-    except RuntimeError:
-        continue
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-dist.destroy_process_group()
-"""
-with tempfile.TemporaryDirectory() as folder:
-    script = Path(folder) / "train.py"
-    script.write_text(TRAIN)
-    print(verdict_text(examine(str(script), ranks=2)))
-
-# %% [markdown]
-# - **`except RuntimeError: continue`** swallows everything: shape errors, lost connections, DDP's own complaint. Test for out
-#   of memory, and raise the rest.
-# - **`torch.cuda.empty_cache()` in the handler** gives cached blocks back. It repairs no reducer.
-# - **Linux's OOM killer** (`exit code -9`) is another matter: no exception, nothing to catch. Restart, or go on without
-#   that rank.
-# - **It hangs until the timeout, and then ranks fail** with a message about a collective. Look for the rank that is *not* in
-#   the same one, and read its log from the beginning ([lesson 13](13_debugging.ipynb)).
-# - **The failure was in `no_sync`.** Part of a micro-batch is in `.grad`, and stays there. Zero it, all of it.
-#
-# ## Rule of thumb
-#
-# > Never catch an out-of-memory error on one rank and go on: not even when it works. Either let it crash and restart from a
-# > checkpoint (unless the same batch comes again), or have no collective inside the `try`, not even DDP's own, and make every
-# > rank *know* before anybody steps, by an all-reduce that a failed rank makes, too. Then throw half gradients away, divide by
-# > the ranks that were good, and repair after the `except` block. And cap your batches by size.
-#
-# ## Your turn
-#
-# Three tasks wait in [exercises/11_out_of_memory](../exercises/11_out_of_memory.ipynb): correct the mean, write the step that
-# survives an out-of-memory error on any rank at any place, and choose a way by its cost.
+# single sample fits, it raises alone, while the others wait in the all-reduce: for that, add the count of `by_hand`.)
 #
 # ## Deeper: a rank that leaves, and comes back
 #
@@ -1378,10 +974,9 @@ with tempfile.TemporaryDirectory() as folder:
 
 # %% claims={"18": "incomplete"}
 # %%ranks
-torch.manual_seed(0)
-net = Net()
-ddp = DistributedDataParallel(net, bucket_cap_mb=1e-6)
-optimizer = torch.optim.SGD(net.parameters(), lr=0.5, momentum=0.9)
+net = Detector()
+ddp = DistributedDataParallel(net)
+optimizer = torch.optim.SGD(net.parameters(), lr=1e-3, momentum=0.9)
 for number in range(5):
     if number == 2 and rank != 1:
         ddp._update_process_group(
@@ -1396,9 +991,9 @@ for number in range(5):
     if rank == 1 and number in (2, 3):
         continue
     optimizer.zero_grad()
-    loss_of(ddp, inputs(number)).backward()
+    ddp(image(number, bad=())).backward()
     optimizer.step()
-weights = nn.utils.parameters_to_vector(net.parameters()).detach()
+weights = torch.nn.utils.parameters_to_vector(net.parameters()).detach()
 try:
     dist.shrink_group([1])
 except TypeError as error:
@@ -1408,15 +1003,43 @@ dist.all_gather(everyones, weights)
 print("equal on all ranks:", all(torch.equal(one, weights) for one in everyones))
 
 # %% [markdown]
-# `_update_process_group` (`torch/nn/parallel/distributed.py`) resets the reducer in place; wrapper and optimizer stay as they
-# are. (It begins with the `_reset_state` of way 4, so after an unplanned failure it can replace the new wrapper of way 5: on all
-# ranks, with a new group. A communication hook keeps the old one: give it the new group yourself, says the docstring.)
+# A communication hook keeps the old group (the docstring of `_update_process_group`).
+# So a rank may leave and return on gloo, too, if the others *know*. `dist.shrink_group` makes a smaller group out of one that is
+# in use, for backends that can; as you see, gloo cannot. (NCCL has not been tried here.)
 #
-# So a rank may leave and return on gloo, too, if the others *know*. (`dist.shrink_group` makes a smaller group out of one that is
-# in use, for backends that can; as you see, gloo cannot. NCCL has not been tried here. Workers of `torch.distributed.rpc` are not
-# in step with each other and may join and leave: `init_rpc` without a `world_size` makes such a group,
-# `torch/distributed/rpc/backend_registry.py`. Read, not run.)
+# ## Deeper: workers that leave and join with RPC
 #
+# Workers of `torch.distributed.rpc` are not in step with each other, so they may come and go. Without a `world_size`, `init_rpc`
+# makes a group that changes (`torch/distributed/rpc/backend_registry.py`). Worker 1 answers and leaves, and then worker 2 joins.
+# (The barriers only put that in order.)
+
+
+# %% tags=["nbval-ignore-output"]
+# %%ranks
+import os
+
+from torch.distributed import rpc
+
+store = "tcp://{MASTER_ADDR}:{MASTER_PORT}".format(**os.environ)
+options = rpc.TensorPipeRpcBackendOptions(init_method=store)
+del os.environ["WORLD_SIZE"]  # init_rpc would take the group's size from it
+for other in (1, 2):
+    if rank == other or (rank, other) == (0, 1):
+        rpc.init_rpc(f"worker_{rank}", rank=rank, rpc_backend_options=options)
+    dist.barrier()
+    if rank == 0:
+        answer = rpc.rpc_sync(f"worker_{other}", torch.add, (torch.ones(()), other))
+        print(f"worker_{other} answers {answer:g}")
+    dist.barrier()
+    if rank == other:
+        rpc.shutdown()
+        print(f"worker_{rank} has left")
+    dist.barrier()
+if rank == 0:
+    rpc.shutdown()
+os.environ["WORLD_SIZE"] = str(world)
+
+# %% [markdown]
 # ## Further reading
 #
 # - `torch/csrc/distributed/c10d/reducer.cpp` in PyTorch's repository: `prepare_for_backward`, `mark_variable_ready`,

@@ -17,7 +17,7 @@
 # | 08 | [Unused parameters and changing graphs](08_unused.ipynb) | What happens when a parameter gets no gradient? | 00, 04 | 40 | [tasks](../exercises/08_unused.ipynb) |
 # | 09 | [What is synchronised, and when](09_synchronised.ipynb) | What does DDP keep equal, and what does it never look at? | 00, 04 | 35 | [tasks](../exercises/09_synchronised.ipynb) |
 # | 10 | [Accumulation, clipping and mixed precision](10_accumulation.ipynb) | Which gradient reaches the optimizer? | 04, 05 | 40 | [tasks](../exercises/10_accumulation.ipynb) |
-# | 11 | [Out of memory on one rank](11_out_of_memory.ipynb) | It caught the error and went on: what do the others get? | 00, 04, 06 | 100 | [tasks](../exercises/11_out_of_memory.ipynb) |
+# | 11 | [Out of memory on one rank](11_out_of_memory.ipynb) | It caught the error and went on: what do the others get? | 00, 04, 06 | 40 | [tasks](../exercises/11_out_of_memory.ipynb) |
 # | 12 | [Elastic training](12_elastic.ipynb) | A rank has died: who restarts what, and what is lost? | 00, 02, 03 | 60 | [tasks](../exercises/12_elastic.ipynb) |
 # | 13 | [Debugging a hang](13_debugging.ipynb) | Seven ranks complain: which one is to blame? | 00, 04 | 35 | [tasks](../exercises/13_debugging.ipynb) |
 # | 14 | [Logging, metrics, checkpoints](14_checkpoints.ipynb) | Which number is true, and what survives a kill? | 03, 09 | 40 | [tasks](../exercises/14_checkpoints.ipynb) |

@@ -1,18 +1,73 @@
 # %% [markdown]
 # # 11 · Out of memory on one rank: your turn
 #
-# Three tasks on [lesson 11](../notebooks/11_out_of_memory.ipynb). Replace what stands under `YOUR CODE HERE` and run the cell:
+# Four tasks on [lesson 11](../notebooks/11_out_of_memory.ipynb). Replace what stands under `YOUR CODE HERE` and run the cell:
 # running it *is* checking it. Your code runs on real ranks, whose allocator really refuses, and is judged by what it does.
 #
 # A task cell stands alone. It sees nothing of the other cells, so it brings its own imports.
-# `%hint out_of_memory.correct_mean` gives a hint, and the next one when you run it again.
-# `%solution out_of_memory.correct_mean` opens once you have passed.
+# `%hint out_of_memory.detection_loop` gives a hint, and the next one when you run it again.
+# `%solution out_of_memory.detection_loop` opens once you have passed.
 
 # %%
 # %load_ext course_lib
 
 # %% [markdown]
-# ## 1. The mean without the zeros
+# ## 1. The loop of the question
+#
+# Below is the loop of the question that the lesson begins with. Take out the first line and repair the rest, so that it survives, or
+# ends loudly. It is launched on 2, 3 and 4 processes, and an allocation fails at a random operation, on a random rank.
+#
+# - `ddp` was made with the author's flags, `find_unused_parameters=True` and `broadcast_buffers=False`. The model has a BatchNorm and
+#   a frozen layer; the optimizer is AdamW with weight decay.
+# - `images` gives this rank's batches, all of one size, and as many on all ranks. `loss_of(ddp, image)` is the mean loss of one.
+# - A failure in forward or backward: that batch is left out, and the step is the mean over the ranks that were good. Where no rank
+#   was good, there is no step.
+# - A failure in the optimizer's step ends the training: the error is raised.
+
+# %%
+# %%task out_of_memory.detection_loop
+import torch
+import torch.distributed as dist
+
+
+def detection_loop(ddp, optimizer, images, loss_of):
+    """Train on all images that fit."""
+    ### BEGIN SOLUTION
+    ### STUB: raise NotImplementedError  # take this line out: the loop is yours now
+    ### STUB: for image in images:
+    ### STUB:     try:
+    ### STUB:         optimizer.zero_grad()
+    ### STUB:         loss_of(ddp, image).backward()
+    ### STUB:         optimizer.step()
+    ### STUB:     except RuntimeError:
+    ### STUB:         continue
+    trained = [p for p in ddp.parameters() if p.requires_grad]
+    flat = torch.zeros(1 + sum(p.numel() for p in trained), device=trained[0].device)
+    count, *parts = flat.split([1, *(p.numel() for p in trained)])
+    for image in images:
+        flat.zero_()
+        optimizer.zero_grad()
+        try:
+            with ddp.no_sync():  # the forward sends no buffers, the backward no gradients
+                loss_of(ddp, image).backward()
+            for part, p in zip(parts, trained, strict=True):
+                if p.grad is not None:
+                    part.view_as(p).copy_(p.grad)
+            count.fill_(1)
+        except RuntimeError as error:
+            if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
+                raise
+            flat.zero_()
+        dist.all_reduce(flat)
+        if count.item():
+            for part, p in zip(parts, trained, strict=True):
+                p.grad = part.div_(count).view_as(p)
+            optimizer.step()
+    ### END SOLUTION
+
+
+# %% [markdown]
+# ## 2. The mean without the zeros
 #
 # A backward is over. Ranks that were out of memory took part with a loss times zero. Make every gradient the mean over the *good*
 # ranks, on all ranks.
@@ -44,7 +99,7 @@ def correct_mean(ddp, good):
 
 
 # %% [markdown]
-# ## 2. A step that survives
+# ## 3. A step that survives
 #
 # One training step: gradients from zero, forward, backward, a step of the optimizer. On any rank, and on any number of them, memory may run
 # out: in the forward (DDP's own part of it included), or anywhere in backward, in any step. The lesson's recipes are a start: as they are,
@@ -106,7 +161,7 @@ def safe_step(ddp, optimizer, inputs, targets, losses_of):
 
 
 # %% [markdown]
-# ## 3. Decide by cost
+# ## 4. Decide by cost
 #
 # Several ways out have been measured. Which one costs least? Return its name.
 #

@@ -1,144 +1,22 @@
-"""A plain training script whose step is one of lesson 11's recipes, copied from the lesson's source word for word.
+"""Lesson 11's recipes, copied from its source word for word, on the bench of `course_lib/failing_memory.py`.
 
-The network has a BatchNorm, a frozen layer and AdamW with weight decay. On one rank, in one step, the allocation of a
-chosen place fails. Ranks of a cell call `trained`; under torchrun it is a script (tests/integration/test_recipes.py).
+Ranks of a cell call `trained_with`; under torchrun this is a plain script (tests/integration/test_recipes.py).
 """
 
 import ast
-import functools
+import gc
 import json
-import os
 import sys
-from collections.abc import Collection
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+import torch.distributed.nn  # before any process group, as the lesson says
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim import AdamW, Optimizer
-from torch.utils._python_dispatch import TorchDispatchMode
 
-STEPS = 5
-#: More bytes than an address space has: the allocator refuses.
-PETABYTE = 2**50
-#: Of a place: the part of the step, the number of the allocation in it that fails (-1: the last), the step.
-PLACES = {
-    "nowhere": ("", 0, 0),
-    "first buffers": ("wrapper", 0, 0),
-    "rebuild": ("wrapper", 0, 1),
-    "later buffers": ("wrapper", 0, 2),
-    "forward, first": ("forward", 0, 0),
-    "forward, last": ("forward", -1, 2),
-    "backward, first": ("backward", 0, 0),
-    "backward, middle": ("backward", 14, 1),
-    "backward, last": ("backward", -1, 2),
-    "optimizer": ("optimizer", 0, 0),
-    "between": ("between", 0, 2),
-}
-
-
-class Net(nn.Module):
-    """A frozen layer, a BatchNorm, four layers more."""
-
-    def __init__(self, norm: bool = True) -> None:
-        super().__init__()
-        self.stem = nn.Linear(16, 24).requires_grad_(False)
-        self.norm = nn.BatchNorm1d(24) if norm else nn.Identity()
-        self.layers = nn.Sequential(*(nn.Linear(24, 24) for _ in range(3)), nn.Linear(24, 4))
-
-    def forward(self, x: Tensor) -> Tensor:
-        outputs: Tensor = self.norm(self.stem(x))
-        for layer in self.layers:
-            outputs = layer(outputs).tanh()
-        return outputs
-
-
-def loss_of(model: nn.Module, x: Tensor) -> Tensor:
-    loss: Tensor = (model(x) - 0.5).square().mean()
-    return loss
-
-
-class Memory(TorchDispatchMode):
-    """Counts allocations by the part of the step that they are made for; the one that is wanted fails."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.fails: tuple[str, int] | None = None
-        self.counts: dict[str, int] = {}
-        self.struck = False
-
-    def begin_step(self, fails: tuple[str, int] | None) -> None:
-        self.fails, self.counts = fails, {}
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        schema = func._schema
-        makes_a_tensor = any(
-            "Tensor" in str(made.type) and made.alias_info is None for made in schema.returns
-        )
-        if func.namespace == "aten" and makes_a_tensor and not schema.is_mutable:
-            part = _part_of_the_step()
-            number = self.counts.get(part, 0)
-            self.counts[part] = number + 1
-            if self.fails == (part, number):
-                self.struck, self.fails = True, None
-                torch.empty(PETABYTE, dtype=torch.uint8)
-        return func(*args, **(kwargs or {}))
-
-
-def _part_of_the_step() -> str:
-    """Whose allocation is it: DDP's own part of the forward, forward, backward, the optimizer, or the recipe's own?"""
-    frame = sys._getframe(2)
-    while frame is not None:
-        code, file = frame.f_code, frame.f_code.co_filename
-        if file.endswith("nn/parallel/distributed.py") and code.co_name in ("_pre_forward", "_post_forward"):
-            return "wrapper"
-        if code in (Net.forward.__code__, loss_of.__code__):
-            return "forward"
-        if "torch/optim/" in file:
-            return "optimizer"
-        if "torch/autograd/" in file and code.co_name in ("backward", "grad"):
-            return "backward"
-        frame = frame.f_back
-    return "between"
-
-
-def inputs(number: int, rank: int) -> Tensor:
-    return torch.randn(8, 16, generator=torch.Generator().manual_seed(100 * number + rank))
-
-
-def new(norm: bool) -> tuple[Net, Optimizer]:
-    torch.manual_seed(0)
-    net = Net(norm)
-    return net, AdamW(net.parameters(), lr=0.01, weight_decay=0.1, eps=1e-3)
-
-
-def weights(net: nn.Module) -> Tensor:
-    return nn.utils.parameters_to_vector(net.parameters()).detach()
-
-
-def alone(world: int, norm: bool, failing: int, members: Collection[int]) -> Tensor:
-    """The weights that one process ends with, without DDP; whose batches count in the failing step."""
-    net, optimizer = new(norm)
-    for number in range(STEPS):
-        those = members if number == failing else range(world)
-        if those:
-            optimizer.zero_grad()
-            torch.stack([loss_of(net, inputs(number, rank)) for rank in those]).mean().backward()
-            optimizer.step()
-    return weights(net)
-
-
-@functools.cache
-def allocations(part: str, norm: bool) -> int:
-    """How many allocations a step has in this part, without DDP."""
-    with Memory() as memory:
-        net, optimizer = new(norm)
-        memory.begin_step(None)
-        loss_of(net, inputs(0, 0)).backward()
-        optimizer.step()
-    return memory.counts[part]
+from course_lib.failing_memory import every_step, loss_of, trained
 
 
 def recipes(source: str | Path, **given: Any) -> dict[str, Any]:
@@ -151,7 +29,9 @@ def recipes(source: str | Path, **given: Any) -> dict[str, Any]:
         "noting",
         "catch_up",
         "in_pieces",
-        "from_checkpoint",
+        "connection_lost",
+        "reset_in_place",
+        "rebuilding",
     }
     body = [
         node
@@ -159,55 +39,60 @@ def recipes(source: str | Path, **given: Any) -> dict[str, Any]:
         if isinstance(node, ast.FunctionDef) and node.name in wanted
     ]
     assert {node.name for node in body} == wanted
-    names = {"torch": torch, "dist": dist, "loss_of": loss_of, "world": dist.get_world_size(), **given}
+    names = {
+        "torch": torch,
+        "dist": dist,
+        "gc": gc,
+        "timedelta": timedelta,
+        "DistributedDataParallel": DistributedDataParallel,
+        "loss_of": loss_of,
+        "world": dist.get_world_size(),
+        **given,
+    }
     exec(compile(ast.Module(body=[*body], type_ignores=[]), str(source), "exec"), names)
     return names
 
 
-def trained(
-    source: str | Path, recipe: str, place: str, *, norm: bool = True, bad: int = 1, **options: Any
+#: Recipes that are a whole training.
+LOOPS = {"rebuilding"}
+
+
+class HearsLate:
+    """`torch.distributed`, in which this rank's second all-reduce of its own breaks when the others have its result."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(dist, name)
+
+    def all_reduce(self, *arguments: Any, **options: Any) -> None:
+        """Raises what gloo raises when a connection breaks."""
+        dist.all_reduce(*arguments, **options)
+        self.calls += 1
+        if self.calls == 2:
+            raise RuntimeError("[gloo/transport/tcp/pair.cc] Connection closed by peer")
+
+
+def trained_with(
+    source: str | Path, recipe: str, place: str, late: int | None = None, **options: Any
 ) -> dict[str, Any]:
     """Train with this recipe on all ranks; what one rank finds in the end.
 
     Args:
-        place: where an allocation fails, on the rank `bad`: see `PLACES`.
-        options: of DDP.
+        late: the rank that hears of a failure one step before the others.
     """
-    rank, world = dist.get_rank(), dist.get_world_size()
-    step = recipes(source)[recipe]
-    part, number, failing = PLACES[place]
-    if number < 0:
-        number += allocations(part, norm)
-    net, optimizer = new(norm)
-    ddp = DistributedDataParallel(net, bucket_cap_mb=0.002, **options)
-    batches = [inputs(at, rank) for at in range(STEPS)]
-    with Memory() as memory:
-        for at, x in enumerate(batches):
-            memory.begin_step((part, number) if (rank, at) == (bad, failing) else None)
-            step(ddp, optimizer, x)
-    own = weights(net)
-    everyones = [torch.empty_like(own) for _ in range(world)]
-    dist.all_gather(everyones, own)
-    good = [other for other in range(world) if other != bad]
-    ends = {
-        "as if nothing had failed": alone(world, norm, failing, range(world)),
-        "without that batch": alone(world, norm, failing, good),
-        "without that step": alone(world, norm, failing, []),
-    }
-    fits = [name for name, right in ends.items() if torch.allclose(own, right, rtol=0, atol=1e-5)]
-    return {
-        "equal": all(torch.equal(own, other) for other in everyones),
-        "weights": fits[0] if fits else "of no such process",
-        "frozen": torch.equal(net.stem.weight, new(norm)[0].stem.weight),
-        "struck": memory.struck,
-    }
+    norm = options.pop("norm", True)
+    found = recipes(source, **({"dist": HearsLate()} if dist.get_rank() == late else {}))[recipe]
+    if recipe == "reset_in_place":  # the others notice when this timeout has passed
+        options["process_group"] = dist.new_group(timeout=timedelta(seconds=3))
+    return trained(found if recipe in LOOPS else every_step(found, **options), place, norm=norm)
 
 
 def main(source: str, folder: str, recipe: str, place: str) -> None:
-    """As a script of torchrun: first this recipe, then the lesson's training that ends and is started again."""
+    """As a script of torchrun."""
     dist.init_process_group("gloo")
-    found = trained(source, recipe, place)
-    recipes(source)["from_checkpoint"](folder, int(os.environ["TORCHELASTIC_RESTART_COUNT"]) + 1, False)
+    found = trained_with(source, recipe, place)
     Path(folder, f"rank{dist.get_rank()}.json").write_text(json.dumps(found), encoding="utf-8")
     dist.destroy_process_group()
 

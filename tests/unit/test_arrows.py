@@ -12,7 +12,7 @@ PACKAGES = (ROOT / "course_lib", ROOT / "tools")
 #: The rooms, from below; what is on one floor with others may import none of them.
 FLOORS = (
     {"draw"},
-    {"data", "faults", "learner", "outcome", "own_files", "versions"},
+    {"data", "failing_memory", "faults", "learner", "outcome", "own_files", "versions"},
     {"questions"},
     {"ranks"},
     {"watch"},
@@ -50,6 +50,10 @@ LATE = {
     "course_lib.lab.patterns": "loads torch: for ranks",
     "course_lib.lab.heads": "loads torch: for ranks",
     "course_lib.lab.places": "loads torch: for ranks",
+    "course_lib.lab.detector": "loads torch: for ranks",
+    "course_lib.failing_memory": "loads torch: for ranks",
+    "course_lib.tasks.first_ranks.process": "a kernel that draws does not load what starts processes",
+    "course_lib.tasks.launching": "a kernel that draws does not load what starts processes",
     "course_lib.notebook.extension": "the front door: `import course_lib` in a rank or a script loads no notebook",
     "course_lib.board.sender": "a kernel that has not been asked to join a class board loads nothing of it",
     "course_lib.pytest_ranks.run_test": "pytest loads the plugin in every run, and few have a test for ranks",

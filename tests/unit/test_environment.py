@@ -54,12 +54,13 @@ def conda() -> dict:
     return yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
 
 
-def test_environment_yml_asks_for_the_same_packages_and_ranges_as_pyproject():
+def test_environment_yml_takes_the_packages_of_pyproject_and_nbval():
     (through_pip,) = [entry["pip"] for entry in conda()["dependencies"] if isinstance(entry, dict)]
+    assert through_pip[0] == "-e .[lab]"
+    (nbval,) = ranges(through_pip[1:]).items()
+    assert nbval in ranges(PROJECT["optional-dependencies"]["test"]).items()
     (torch,) = [each for each in conda()["dependencies"] if str(each).startswith("pytorch-cpu")]
-    through_pip.append(torch.replace("pytorch-cpu", "torch"))  # as conda calls it, without CUDA
-    assert ranges([line for line in through_pip if line != "-e ."]) == ranges(PROJECT["dependencies"])
-    assert "-e ." in through_pip, "course_lib itself must be installed too"
+    assert torch.replace("pytorch-cpu", "torch") in PROJECT["dependencies"]  # as conda calls it, without CUDA
 
 
 def test_environment_yml_asks_for_the_same_python_as_pyproject():
@@ -71,8 +72,8 @@ def test_environment_yml_asks_for_the_same_python_as_pyproject():
 def test_the_lock_satisfies_pyproject(machine):
     extras = PROJECT["optional-dependencies"]
     for locks, asked in (
-        (LOCKS[:1], PROJECT["dependencies"] + extras["test"]),
-        (LOCKS, PROJECT["dependencies"] + extras["test"] + extras["bench"]),
+        (LOCKS[:1], PROJECT["dependencies"] + extras["lab"] + extras["test"]),
+        (LOCKS, extras["bench"]),
     ):
         installed = installed_on(machine, *locks)
         for name, allowed in ranges(asked).items():

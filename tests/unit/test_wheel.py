@@ -1,8 +1,10 @@
 """Who installs the course as a package has its lessons, too."""
 
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -56,7 +58,8 @@ def test_commands_that_work_on_the_course_itself_refuse_what_is_installed(instal
     done = python(installed, tmp_path, "-m", "course_lib.cli", *words)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "This command works on the course itself: it needs a checkout (git clone) and 'pip install -e .' in it.\n"
+        "This command works on the course itself: it needs a checkout (git clone), and in it "
+        "'pip install -e .[test]'.\n"
     )
     assert sorted(installed.rglob("*.py")) == before
 
@@ -70,3 +73,21 @@ def test_what_builds_the_course_is_not_installed(installed):
         "claims.toml",
         "tools",
     }
+
+
+def test_lab_without_jupyterlab_makes_the_copy_and_says_what_is_missing(installed, tmp_path):
+    lab = "import sys; sys.modules['jupyterlab'] = None; from course_lib.cli import main; main()"
+    done = python(installed, tmp_path, "-c", lab, "lab")
+    assert done.returncode == 2
+    assert "pip install 'ddp-course[lab]'" in done.stderr
+    assert (tmp_path / "ddp-course/notebooks/index.ipynb").is_file()
+
+
+def test_the_page_of_the_package_index_leads_nowhere_on_this_machine_or_in_the_repository():
+    """Its readers have no checkout: a relative link or picture would be dead."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    page = (ROOT / project["readme"]).read_text(encoding="utf-8")
+    assert re.findall(r"\]\((?!https://)", page) == []
+    assert "src=" not in page
+    extras = project["optional-dependencies"]
+    assert set(re.findall(r"ddp-course\[(\w+)\]", page)) <= extras.keys()

@@ -188,12 +188,14 @@ class Attaching:
         self.process, self.way, self.order, self.known = process, way, order, known
         self.joined = False
         self.pid = 0
+        self.error: BaseException | None = None
 
     def __call__(self, parent_sentinel: Any = None) -> int:
         """What runs in the new process, from its beginning to its end; returns its exit code."""
         vars(self.process).pop("_bootstrap", None)
         with contextlib.suppress(Exception):
             self._attach()
+        vars(self.process)["run"] = functools.partial(self._run, self.process.run)
         code: int = self.process._bootstrap(parent_sentinel)
         if self.joined:
             # What spawn would do next, the interpreter's shutdown, ends some gloo processes by chance in an abort.
@@ -203,12 +205,25 @@ class Attaching:
             os._exit(code)
         return code
 
+    def _run(self, really_run: Callable[[], None]) -> None:
+        """Run the process's part; an error is kept, because since Python 3.13 it is over when finalizers are called."""
+        try:
+            really_run()
+        except SystemExit as error:
+            self.error = error
+            raise
+        except BaseException as error:
+            self.error = error
+            # As Python prints it, without this frame.
+            print(f"Process {self.process.name}:", file=sys.stderr)
+            traceback.print_exception(type(error), error, error.__traceback__ and error.__traceback__.tb_next)
+            sys.exit(1)
+
     def _attach(self) -> None:
         global CURRENT
         forked = worker.CURRENT is not None
         worker.CURRENT, CURRENT = None, self
         self.pid = os.getpid()
-        self._before = sys.exc_info()[1]
         self._around = contextlib.ExitStack()
         self.watched = Watched(
             lambda: _connected(self.way.address),
@@ -267,7 +282,7 @@ class Attaching:
 
     def _left(self) -> None:
         """The process's part is over: say how, and stay until others are no longer judged by this rank."""
-        error = _cause(sys.exc_info()[1]) if sys.exc_info()[1] is not self._before else None
+        error = _cause(self.error) if self.error is not None else None
         with contextlib.suppress(Exception):
             if error is None:
                 self._around.close()

@@ -81,7 +81,7 @@ def wrapped_model(wrapper: DistributedDataParallel, at_rest: bool = True) -> Wra
             if name and not parameter.requires_grad
         )[:_MOST_PARAMETERS],
         buffers=sum(1 for _ in wrapper.module.buffers()),
-        syncs_buffers=bool(wrapper.forward_sync_buffers),
+        syncs_buffers=bool(wrapper.broadcast_buffers),
         find_unused_parameters=bool(wrapper.find_unused_parameters),
         static_graph=bool(wrapper.static_graph),
         no_sync=not wrapper.require_backward_grad_sync,

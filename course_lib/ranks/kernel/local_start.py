@@ -150,6 +150,8 @@ def rank_settings(init: bool, interface: str) -> dict[str, str]:
         **(NCCL_SETTINGS_OF_OUR_GROUP if init else {}),
         **os.environ,
         "OMP_NUM_THREADS": "1",
+        # Kernels and CIs set FORCE_COLOR; since Python 3.13 tracebacks would have colours, and would not be recognised.
+        "PYTHON_COLORS": "0",
         "TORCH_FR_BUFFER_SIZE": "2000",
         "GLOO_SOCKET_IFNAME": interface,
         "NCCL_SOCKET_IFNAME": interface,

@@ -1,1 +1,1 @@
-"""Tasks of lesson 11: the mean of the good ranks, a step that survives out of memory, the cheapest way out."""
+"""Tasks of lesson 11: a loop and a step that survive out of memory, the mean of the good ranks, the cheapest way."""

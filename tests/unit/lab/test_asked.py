@@ -22,10 +22,6 @@ def off(detached):
     return {"errors": {0: {"all batches, detached": [0, detached], "own batch": [0, 20.0]}}}
 
 
-def ledger(*steps):
-    return {"ledger": {1: list(steps)}}
-
-
 def ways(fails):
     """A wrapper that is right in all runs, and two DDP models that are not in some."""
     runs = product(("default", "find_unused_parameters", "static_graph"), (False, True), (False, True))
@@ -83,11 +79,20 @@ RUNS = {
         Run(1222.0, 1222.0),
         Run(1111.0, 3333.0),
     ],
-    "11.one_text_less": [
-        Run(**ledger([1, 1, 1], [2, 2, 2])),
-        Run(**ledger([1, 1, 1], [2, 2, 2], [0, 3, 3])),
-        Run(**ledger([1, 1, 1], [2, 2, 2], [4, 3, 3])),
+    "11.one_image_less": [
+        Run(met={1: [[1, 1, 1], [2, 2, 2]]}),
+        Run(met={1: [[1, 1, 1], [2, 2, 2], [0, 3, 3]]}),
+        Run(met={1: [[1, 1, 1], [2, 2, 2], [4, 3, 3]]}),
         None,
+    ],
+    "11.too_long_each_time": [
+        Run({"steps": [list(range(first, last + 1)) for first, last in attempts]})
+        for attempts in (
+            [(0, 6), (7, 9)],
+            [(0, 6)] * 3,
+            [(0, 6), (4, 6), (4, 6)],
+            [(0, 6), (6, 6), (6, 6)],
+        )
     ],
     "11.zeros": [Run(ratio={0: 1, 1: 1}), Run(ratio={0: 2 / 3, 1: 2 / 3}), Run(ratio={0: 0.5, 1: 0.6})],
     "12.survivors": [

@@ -46,3 +46,13 @@ def test_a_lesson_without_a_rule_and_an_old_page_are_told(course):
         "notebooks/01_next.ipynb: no quoted rule under '## Rule of thumb'",
         "docs/cheatsheet.html: is not what the notebooks give",
     ]
+
+
+def test_the_commands_are_those_of_the_page_on_runs_that_hang(course):
+    (course / "docs/hung-run.md").write_text(
+        "# A\n\n## Commands for the night\n\n- `kill -USR1 PID`\n\n## After\n\nno"
+    )
+    write_cheat_sheet(course)
+    page = (course / "docs/cheatsheet.html").read_text(encoding="utf-8")
+    assert "<li><code>kill -USR1 PID</code></li>" in page
+    assert "After" not in page

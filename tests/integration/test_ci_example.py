@@ -1,0 +1,54 @@
+"""The workflow that others may copy: its last line, as it stands there, passes what holds and fails what does not."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+import yaml
+from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell, new_notebook
+
+from tests.support.kernels import Manager
+from tests.support.ranks_and_kernels import ROOT
+
+WORKFLOW = yaml.safe_load((ROOT / "deploy/github-actions/notebooks.yml").read_text(encoding="utf-8"))
+JOB = WORKFLOW["jobs"]["notebooks"]
+CELLS = [
+    "%load_ext course_lib",
+    """\
+%%ranks 2
+import torch
+import torch.distributed as dist
+
+total = torch.ones(1)
+dist.all_reduce(total)
+print(total.item())""",
+    """\
+%%ranks --expect hang
+if dist.get_rank() == 0:
+    dist.barrier()""",
+]
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_a_notebook_of_somebody_else_is_checked_by_the_workflow(tmp_path: Path, monkeypatch, holds):
+    for name, value in JOB["env"].items():
+        monkeypatch.setenv(name, value)
+    notebook = new_notebook(cells=[new_code_cell(text) for text in CELLS])
+    (tmp_path / "notebooks").mkdir()
+    NotebookClient(notebook, timeout=60, kernel_name="python3", kernel_manager_class=Manager).execute()
+    if not holds:
+        notebook.cells[1].source = CELLS[1].replace("torch.ones(1)", "torch.zeros(1)")
+        notebook.cells[2].source = CELLS[2].replace("dist.get_rank() == 0", "True")
+    nbformat.write(notebook, tmp_path / "notebooks/theirs.ipynb")
+    line = JOB["steps"][-1]["run"].split()
+    done = subprocess.run(
+        [sys.executable, "-m", *line],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ("3 passed" if holds else "2 failed, 1 passed") in done.stdout, done.stdout + done.stderr
