@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.util
+import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ from unittest import mock
 
 import pytest
 from _pytest import assertion
+from _pytest._io import TerminalWriter
 from _pytest.config import get_config
 
 from course_lib.pytest_ranks.inside import Source
@@ -29,6 +31,8 @@ def _plain_config() -> pytest.Config:
     with mock.patch.dict(os.environ, environment, clear=True):
         config = get_config()
         config.parse(["--noconftest", "-c", os.devnull])
+    # Where differences are coloured. What it writes to is no terminal: they are not.
+    config.pluginmanager.register(SimpleNamespace(_tw=TerminalWriter(io.StringIO())), "terminalreporter")
     return config
 
 
