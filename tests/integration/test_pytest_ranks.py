@@ -61,7 +61,7 @@ def cases_of(report: Path) -> dict[str, Case]:
     for element in ET.parse(report).iter("testcase"):
         output = "\n".join(part.text or "" for part in element if part.tag.startswith("system-"))
         ends = [part for part in element if part.tag in ("failure", "error", "skipped")]
-        text = "\n".join(part.get("message", "") for part in ends)
+        text = "\n".join(part.text or part.get("message", "") for part in ends)
         ending = ends[0].tag if ends else "passed"
         cases[element.get("name", "")] = Case(ending, text, output, float(element.get("time", "0")))
     return cases
