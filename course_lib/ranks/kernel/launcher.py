@@ -174,7 +174,8 @@ class Launcher:
             wanted = Start(
                 token=token,
                 cwd=working_folder(),
-                path=(_COURSE_PARENT, *(str(p) for p in sys.path if str(p) != _COURSE_PARENT)),
+                # Last, where it is not there yet: a checkout has folders with names such as `tests` and `tools`.
+                path=tuple(dict.fromkeys((*map(str, sys.path), _COURSE_PARENT))),
                 fds=len(fds),
                 env=dict(environment),
                 rank=config if isinstance(config, RankConfig) else None,
