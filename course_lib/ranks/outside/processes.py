@@ -131,10 +131,10 @@ def exit_code(pid: int) -> int | None:
     return None
 
 
-def wait_channel(pid: int) -> str:
-    """The function of Linux in which the main thread sleeps, such as `hrtimer_nanosleep`; empty where not told."""
+def wait_channel(pid: int, thread: int | None = None) -> str:
+    """The function of Linux in which a thread, else the main thread, sleeps, such as `hrtimer_nanosleep`; empty where not told."""
     with contextlib.suppress(OSError):
-        return _read(pid, "wchan").decode(errors="replace")
+        return _read(pid, f"task/{thread or pid}/wchan").decode(errors="replace")
     return ""
 
 
