@@ -54,6 +54,7 @@ class Snapshot:
         all_here: the launcher has said that there is no other machine.
         before, now: what the ranks did, by rank.
         ended: exit codes of ranks whose processes are still listed.
+        errors: what ranks without a process have left behind of an exception.
     """
 
     course: str
@@ -65,6 +66,7 @@ class Snapshot:
     before: Mapping[int, RankStatus]
     now: Mapping[int, RankStatus]
     ended: Mapping[int, int] = field(default_factory=dict)
+    errors: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -184,7 +186,18 @@ def _snapshot(
         _in_world(by_rank[0], world),
         _in_world(by_rank[1], world),
         ended,
+        _left_errors(absent, ranks.values()),
     )
+
+
+def _left_errors(absent: Iterable[int], living: Iterable[processes.Process]) -> dict[int, str]:
+    """What ranks that have no process here have left, as far as the files of another one tell where."""
+    found = {}
+    for rank in absent:
+        told = next(filter(None, (processes.error_of_sibling(each, rank) for each in living)), "")
+        if told:
+            found[rank] = told
+    return found
 
 
 def _in_world(statuses: Mapping[int, RankStatus], world: int) -> dict[int, RankStatus]:
@@ -225,7 +238,7 @@ def save(snapshot: Snapshot, folder: Path, *, values: bool = False) -> Path:
             rank: _without_values(snapshot.before[rank], status) for rank, status in snapshot.now.items()
         }
         before, now = ({rank: pair[n] for rank, pair in pairs.items()} for n in (0, 1))
-        snapshot = replace(snapshot, before=before, now=now)
+        snapshot = replace(snapshot, before=before, now=now, errors={})
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"outside-{snapshot.host}-{min(snapshot.now)}-{max(snapshot.now)}.json"
     write_marked(path, snapshot, _MARK)
@@ -354,7 +367,8 @@ def judged(told: Sequence[Snapshot]) -> Finding:
     outcome = explained(outcome)
     kind = "proved" if proved else "probable" if (doubts and firm) or unequal else "unknown"
     assert outcome.diagnosis is not None
-    diagnosis = _with_evidence(outcome.diagnosis, now, busy, unseen, kind)
+    errors = {rank: text for one in told for rank, text in one.errors.items() if rank in absent}
+    diagnosis = _with_evidence(outcome.diagnosis, now, busy, unseen, kind, errors)
     return Finding(replace(outcome, diagnosis=diagnosis), firm, kind)
 
 
@@ -457,10 +471,16 @@ def _never_ends(before: RankStatus, now: RankStatus, waited: float) -> bool:
 
 
 def _with_evidence(
-    found: Diagnosis, now: Mapping[int, RankStatus], busy: Collection[int], unseen: Collection[int], kind: str
+    found: Diagnosis,
+    now: Mapping[int, RankStatus],
+    busy: Collection[int],
+    unseen: Collection[int],
+    kind: str,
+    errors: Mapping[int, str],
 ) -> Diagnosis:
     """The same with what else was seen: workers, errors, ranks that are at another step of a loop."""
     lines = [f"rank {rank}: {text}" for rank in busy for text in now[rank].outside.workers]  # type: ignore[union-attr]
+    lines += [f"rank {rank}: {text}" for rank, text in errors.items()]
     for rank, status in now.items():
         assert status.outside is not None
         lines += [f"rank {rank}: {text}" for text in (status.outside.error, status.outside.problem) if text]

@@ -60,28 +60,29 @@ def _groups(pid: int) -> list[_Group]:
                 groups.append(_Group())
             groups[-1].sockets |= _watched(pid, folder)
         elif name == _RUNS and groups:
-            words = (folder / "syscall").read_text(encoding="ascii").split()
-            groups[-1].runs.append(words[0] == "running" or int(words[_TIMEOUT], 16) != 0)
+            groups[-1].runs.append(int(_call(folder)[_TIMEOUT], 16) != 0)
     return groups
 
 
 def _watched(pid: int, folder: Path) -> set[int]:
-    """The sockets that a thread waits for.
+    """The sockets that a thread of connections waits for."""
+    number = int(_call(folder)[_EPOLL], 16)
+    told = Path(f"/proc/{pid}/fdinfo/{number}").read_text(encoding="ascii")
+    links = (os.readlink(f"/proc/{pid}/fd/{fd}") for fd in re.findall(r"^tfd:\s+(\d+)", told, re.MULTILINE))
+    return {int(link[8:-1]) for link in links if link.startswith("socket:[")}
+
+
+def _call(folder: Path) -> list[str]:
+    """The call of Linux in which a thread sleeps: its number and arguments.
 
     Raises:
-        OSError: it was never seen waiting.
+        OSError: it was never seen asleep.
     """
     for _ in range(_ATTEMPTS):
         words = (folder / "syscall").read_text(encoding="ascii").split()
-        number = int(words[_EPOLL], 16) if len(words) > _TIMEOUT else -1
-        with contextlib.suppress(FileNotFoundError):
-            if "eventpoll" in os.readlink(f"/proc/{pid}/fd/{number}"):
-                listed = re.findall(
-                    r"^tfd:\s+(\d+)", Path(f"/proc/{pid}/fdinfo/{number}").read_text(), re.MULTILINE
-                )
-                links = (os.readlink(f"/proc/{pid}/fd/{fd}") for fd in listed)
-                return {int(link[8:-1]) for link in links if link.startswith("socket:[")}
-    raise OSError("not seen in its wait")
+        if len(words) > _TIMEOUT:
+            return words
+    raise OSError("not seen asleep")
 
 
 def _members(
