@@ -117,7 +117,10 @@ def _world(found: Iterable[processes.Process]) -> int:
 def _asleep_since(status: RankStatus, before: RankStatus) -> FromOutside | None:
     """The second look tells for how long the rank had slept at the first one: reading it may have woken it."""
     assert status.outside is not None
-    return replace(status.outside, asleep_for=before.outside.asleep_for if before.outside else None)
+    earlier = before.outside
+    assert earlier is not None
+    told = status.outside if status.outside.group or not status.same_place(before) else earlier
+    return replace(status.outside, asleep_for=earlier.asleep_for, group=told.group, same=told.same)
 
 
 def _ranks(

@@ -60,7 +60,7 @@ def entered(stack: Sequence[Frame]) -> str:
     for frame in stack[last + 1 :]:
         package, path = package_of(frame.file), frame.file.replace("\\", "/")
         whose = next((name for part, name in _PARTS if part in path), None) if package == "torch" else package
-        if whose not in (None, "Python") and frame.function != "wrapper":
+        if whose not in (None, "Python") and frame.function not in ("wrapper", "inner_func"):
             return f"{whose}'s {frame.function}(), called at {stack[last].where()}"
     return ""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +18,8 @@ from pathlib import Path
 from course_lib.ranks.outside.sockets import Connection
 
 _LOOP, _RUNS = "gloo_tcp_loop", "pt_gloo_runloop"
-#: Attempts to see a thread of connections in its wait: it wakes a hundred times a second.
-_ATTEMPTS = 20
+#: Attempts to see a thread asleep, and seconds between them: one of connections wakes a hundred times a second.
+_ATTEMPTS, _SECONDS = 50, 0.002
 #: Where the arguments of futex(2) and epoll_wait(2) are in /proc/PID/task/TID/syscall.
 _EPOLL, _TIMEOUT = 1, 4
 
@@ -82,6 +83,7 @@ def _call(folder: Path) -> list[str]:
         words = (folder / "syscall").read_text(encoding="ascii").split()
         if len(words) > _TIMEOUT:
             return words
+        time.sleep(_SECONDS)
     raise OSError("not seen asleep")
 
 
