@@ -138,7 +138,7 @@ def exit_code(pid: int) -> int | None:
 
 
 def wait_channel(pid: int, thread: int | None = None) -> str:
-    """The function of Linux in which a thread (else the main one) sleeps, `hrtimer_nanosleep`, say; empty if not told."""
+    """The function of Linux in which a thread (else the main one) sleeps, as `hrtimer_nanosleep`; empty if not told."""
     with contextlib.suppress(OSError):
         return _read(pid, f"task/{thread or pid}/wchan").decode(errors="replace")
     return ""
@@ -192,10 +192,12 @@ def error_of_sibling(process: Process, rank: int) -> str:
 
 def _error_files(process: Process) -> tuple[str, str]:
     """Where a rank leaves an exception for torchrun (`@record`), and where its standard error goes."""
-    log = ""
+    recorded, log = process.environment.get("TORCHELASTIC_ERROR_FILE", ""), ""
     with contextlib.suppress(OSError):
+        if recorded:  # `--log-dir=logs` makes it relative
+            recorded = os.path.join(os.readlink(f"/proc/{process.pid}/cwd"), recorded)
         log = os.readlink(f"/proc/{process.pid}/fd/2")
-    return process.environment.get("TORCHELASTIC_ERROR_FILE", ""), log
+    return recorded, log
 
 
 def _error_in(recorded: str, log: str) -> str:
