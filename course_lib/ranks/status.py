@@ -52,6 +52,8 @@ class FromOutside:
         error: what it has left behind of an exception.
         problem: why its stack could not be read.
         doubts: why its wait may end, a clause each.
+        group: the processes of the group of gloo's in which it has a collective under way; empty where not known.
+        same: how many older groups of this process have the same members.
         launched: by communicator of NCCL's, how many collectives it has launched (`ranks/outside/ras.py`).
     """
 
@@ -68,6 +70,8 @@ class FromOutside:
     error: str = ""
     problem: str = ""
     doubts: tuple[str, ...] = ()
+    group: tuple[int, ...] = ()
+    same: int = 0
     launched: Mapping[str, int] = field(default_factory=dict)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from course_lib.doctor.diagnose import explained
 from course_lib.doctor.words import rank_list, verb
 from course_lib.outcome.facts import Facts
+from course_lib.outcome.fold import span
 from course_lib.outcome.outcome import (
     EXIT_UNKNOWN,
     Diagnosis,
@@ -25,9 +26,11 @@ from course_lib.outcome.outcome import (
     RankState,
     Waiting,
 )
+from course_lib.outcome.partners import Partners
 from course_lib.ranks import nccl_counts
 from course_lib.ranks.kernel import deadlock
-from course_lib.ranks.outside import processes
+from course_lib.ranks.outside import calls, processes
+from course_lib.ranks.outside.calls import DEFAULT_GROUP
 from course_lib.ranks.outside.looks import collective_of, look
 from course_lib.ranks.status import FromOutside, RankStatus
 from course_lib.scripts.machines import NotesError, read_marked, write_marked
@@ -51,6 +54,7 @@ class Snapshot:
         all_here: the launcher has said that there is no other machine.
         before, now: what the ranks did, by rank.
         ended: exit codes of ranks whose processes are still listed.
+        errors: what ranks without a process have left behind of an exception.
     """
 
     course: str
@@ -62,6 +66,7 @@ class Snapshot:
     before: Mapping[int, RankStatus]
     now: Mapping[int, RankStatus]
     ended: Mapping[int, int] = field(default_factory=dict)
+    errors: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,10 @@ def _world(found: Iterable[processes.Process]) -> int:
 def _asleep_since(status: RankStatus, before: RankStatus) -> FromOutside | None:
     """The second look tells for how long the rank had slept at the first one: reading it may have woken it."""
     assert status.outside is not None
-    return replace(status.outside, asleep_for=before.outside.asleep_for if before.outside else None)
+    earlier = before.outside
+    assert earlier is not None
+    told = status.outside if status.outside.group or not status.same_place(before) else earlier
+    return replace(status.outside, asleep_for=earlier.asleep_for, group=told.group, same=told.same)
 
 
 def _ranks(
@@ -181,17 +189,42 @@ def _snapshot(
         _in_world(by_rank[0], world),
         _in_world(by_rank[1], world),
         ended,
+        _left_errors(absent, ranks.values()),
     )
+
+
+def _left_errors(absent: Iterable[int], living: Iterable[processes.Process]) -> dict[int, str]:
+    """What ranks that have no process here have left, as far as the files of another one tell where."""
+    found = {}
+    for rank in absent:
+        told = next(filter(None, (processes.error_of_sibling(each, rank) for each in living)), "")
+        if told:
+            found[rank] = told
+    return found
 
 
 def _in_world(statuses: Mapping[int, RankStatus], world: int) -> dict[int, RankStatus]:
     """The same; who waits in the default group waits for all of these ranks."""
+    by_pid = {status.outside.pid: rank for rank, status in statuses.items() if status.outside is not None}
     return {
-        rank: replace(status, partners=replace(status.partners, members=tuple(range(world))))
-        if status.partners is not None and status.partners.members
+        rank: replace(status, partners=_in_group(status, status.partners, by_pid, world))
+        if status.partners is not None
         else status
         for rank, status in statuses.items()
     }
+
+
+def _in_group(status: RankStatus, needed: Partners, by_pid: Mapping[int, int], world: int) -> Partners:
+    """With the members of the group as its connections tell them; else the default group's."""
+    seen = status.outside
+    if needed.to is not None or needed.source is not None:
+        return needed
+    if seen is not None and seen.group and by_pid.keys() >= set(seen.group):
+        members = tuple(sorted(by_pid[pid] for pid in seen.group))
+        whole = len(members) == world and not seen.same
+        name = DEFAULT_GROUP if whole else f"{span(members)}{f' ({seen.same + 1})' if seen.same else ''}"
+        return replace(needed, group=name, members=members)
+    return replace(needed, members=tuple(range(world))) if needed.members else needed
 
 
 # -- kept in files, and read again -----------------------------------------------------------------------------------
@@ -208,7 +241,7 @@ def save(snapshot: Snapshot, folder: Path, *, values: bool = False) -> Path:
             rank: _without_values(snapshot.before[rank], status) for rank, status in snapshot.now.items()
         }
         before, now = ({rank: pair[n] for rank, pair in pairs.items()} for n in (0, 1))
-        snapshot = replace(snapshot, before=before, now=now)
+        snapshot = replace(snapshot, before=before, now=now, errors={})
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"outside-{snapshot.host}-{min(snapshot.now)}-{max(snapshot.now)}.json"
     write_marked(path, snapshot, _MARK)
@@ -337,7 +370,8 @@ def judged(told: Sequence[Snapshot]) -> Finding:
     outcome = explained(outcome)
     kind = "proved" if proved else "probable" if (doubts and firm) or unequal else "unknown"
     assert outcome.diagnosis is not None
-    diagnosis = _with_evidence(outcome.diagnosis, now, busy, unseen, kind)
+    errors = {rank: text for one in told for rank, text in one.errors.items() if rank in absent}
+    diagnosis = _with_evidence(outcome.diagnosis, now, busy, unseen, kind, errors)
     return Finding(replace(outcome, diagnosis=diagnosis), firm, kind)
 
 
@@ -372,8 +406,11 @@ def _waiting(
     record = collective_of(status) if state is RankState.BLOCKED else None
     if record is None:
         return replace(found, call=found.call if state is RankState.BLOCKED else None)
-    others = [each for each in away if each != rank]
-    for other in blocked:
+    needed = (
+        status.partners.members if status.partners is not None and status.partners.members else tuple(now)
+    )
+    others = [each for each in away if each != rank and each in (*needed, *(set(away) - set(now)))]
+    for other in set(blocked) & set(needed):
         theirs = collective_of(now[other])
         if other != rank and (theirs is None or theirs.group != record.group):
             others.append(other)
@@ -437,14 +474,20 @@ def _never_ends(before: RankStatus, now: RankStatus, waited: float) -> bool:
 
 
 def _with_evidence(
-    found: Diagnosis, now: Mapping[int, RankStatus], busy: Collection[int], unseen: Collection[int], kind: str
+    found: Diagnosis,
+    now: Mapping[int, RankStatus],
+    busy: Collection[int],
+    unseen: Collection[int],
+    kind: str,
+    errors: Mapping[int, str],
 ) -> Diagnosis:
     """The same with what else was seen: workers, errors, ranks that are at another step of a loop."""
     lines = [f"rank {rank}: {text}" for rank in busy for text in now[rank].outside.workers]  # type: ignore[union-attr]
+    lines += [f"rank {rank}: {text}" for rank, text in errors.items()]
     for rank, status in now.items():
         assert status.outside is not None
         lines += [f"rank {rank}: {text}" for text in (status.outside.error, status.outside.problem) if text]
-    lines += _apart(now)
+    lines += [*_apart(now), *_called(now), *_groups(now)]
     if unseen:
         lines.append(
             f"{rank_list(unseen)} {verb(unseen, 'was', 'were')} not looked at: no process of theirs is here"
@@ -456,6 +499,30 @@ def _with_evidence(
     elif kind == "unknown":
         lines.append("Not proved, and not known: a rank may still go on.")
     return replace(found, evidence=(*found.evidence, *lines))
+
+
+def _called(now: Mapping[int, RankStatus]) -> list[str]:
+    """`rank 0 is in accelerate's gather(), called at train.py, line 30`: of ranks that wait inside a library."""
+    found: dict[str, list[int]] = {}
+    for rank, status in now.items():
+        entered = calls.entered(status.stack) if status.waiting_in is not None else ""
+        if entered:
+            found.setdefault(entered, []).append(rank)
+    return [f"{rank_list(ranks)} {verb(ranks, 'is', 'are')} in {what}" for what, ranks in found.items()]
+
+
+def _groups(now: Mapping[int, RankStatus]) -> list[str]:
+    """Who waits in which group, where there are several."""
+    found: dict[tuple[str, tuple[int, ...]], list[int]] = {}
+    for rank, status in now.items():
+        if status.partners is not None and status.partners.members and collective_of(status) is not None:
+            found.setdefault((status.partners.group, status.partners.members), []).append(rank)
+    if len(found) < 2:
+        return []
+    return [
+        f"{rank_list(ranks)} {verb(ranks, 'waits', 'wait')} in a group of {rank_list(members)}"
+        for (_, members), ranks in found.items()
+    ]
 
 
 def _apart(now: Mapping[int, RankStatus]) -> list[str]:

@@ -273,6 +273,394 @@ dist.all_reduce(x)
 """,
         (None, "rank_stopped", "Rank 1 was stopped by a signal", "line 16"),
     ),
+    "FSDP2: one forward more": (
+        """
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.device_mesh import init_device_mesh
+def train():
+    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
+    for layer in model:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    for step in range(3):
+        model(torch.ones(2, 8)).sum().backward()
+    ready()
+    if rank == 0:
+        model(torch.ones(2, 8))
+    dist.barrier()
+mesh = init_device_mesh("cpu", (world,))
+train()
+""",
+        (
+            "proved",
+            "rank_only_collective",
+            "Only rank 0 comes to all_gather_single() at train.py, line 24",
+            "in FSDP's _pre_forward(), called at train.py, line 24",
+        ),
+    ),
+    "FSDP2: one rank leaves out backward": (
+        """
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.device_mesh import init_device_mesh
+def train():
+    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
+    for layer in model:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    for step in range(3):
+        loss = model(torch.ones(2, 8)).sum()
+        if step == 2:
+            ready()
+            if rank == 1:
+                continue
+        loss.backward()
+    dist.barrier()
+mesh = init_device_mesh("cpu", (world,))
+train()
+""",
+        (
+            "proved",
+            "different_collectives",
+            "all_gather_single() at train.py, line 26",
+            "rank 1 in barrier() at train.py, line 27",
+        ),
+    ),
+    "DTensor: full_tensor on one rank": (
+        """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import distribute_tensor, Shard, Replicate
+def save():
+    mesh = init_device_mesh("cpu", (world,))
+    weight = distribute_tensor(torch.ones(8, 8), mesh, [Shard(0)])
+    ready()
+    if dist.get_rank() == 0:
+        torch.save(weight.full_tensor(), "x.pt")
+    dist.barrier()
+save()
+""",
+        (
+            "proved",
+            "rank_only_collective",
+            "Only rank 0 comes to wait_tensor() at train.py, line 20",
+            "rank 0 is in DTensor's full_tensor()",
+        ),
+    ),
+    "DTensor: redistribute on one rank": (
+        """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import distribute_tensor, Shard, Replicate
+def save():
+    mesh = init_device_mesh("cpu", (world,))
+    weight = distribute_tensor(torch.ones(8, 8), mesh, [Shard(0)])
+    ready()
+    if rank == 1:
+        weight = weight.redistribute(mesh, [Replicate()])
+        print(weight)
+    dist.all_reduce(x)
+save()
+""",
+        (
+            "proved",
+            "rank_only_collective",
+            "Only rank 1 comes to wait_tensor() at train.py, line 20",
+            "rank 1 is in DTensor's redistribute()",
+        ),
+    ),
+    "DCP: one rank saves": (
+        """
+import torch.distributed.checkpoint as dcp
+def save():
+    model = nn.Linear(3, 3)
+    ready()
+    if rank == 0:
+        dcp.save({"model": model.state_dict()}, checkpoint_id="ckpt")
+    dist.barrier()
+save()
+""",
+        (
+            "proved",
+            "rank_only_collective",
+            "Only rank 0 comes to gather_object() at train.py, line 18",
+            "rank 0 is in torch.distributed.checkpoint's save()",
+        ),
+    ),
+    "one rank leaves out a group's collective": (
+        """
+from torch.distributed.device_mesh import init_device_mesh
+def step():
+    tp, dp = mesh["tp"].get_group(), mesh["dp"].get_group()
+    ready()
+    if rank != 3:
+        dist.all_reduce(x, group=tp)
+    dist.all_reduce(x, group=dp)
+    dist.barrier()
+mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+step()
+""",
+        (
+            "proved",
+            "waiting_in_a_circle",
+            "rank 2 waits in all_reduce() at train.py, line 18",
+            "rank 0 waits in a group of ranks 0 and 2",
+            "rank 2 waits in a group of ranks 2 and 3",
+        ),
+    ),
+    "one line, other groups": (
+        """
+def step(groups):
+    for group in groups:
+        dist.all_reduce(x, group=group)
+rows = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+columns = [dist.new_group([0, 2]), dist.new_group([1, 3])]
+mine = [rows[rank // 2], columns[rank % 2]]
+ready()
+step(mine if rank in (0, 3) else mine[::-1])
+""",
+        (
+            "proved",
+            "waiting_in_a_circle",
+            "ranks 0-3 wait in all_reduce() at train.py, line 15",
+            "rank 0 waits in a group of ranks 0 and 1",
+            "rank 1 waits in a group of ranks 1 and 3",
+            "rank 2 waits in a group of ranks 0 and 2",
+            "rank 3 waits in a group of ranks 2 and 3",
+        ),
+    ),
+    "two threads, two locks": (
+        """
+buffer, stats = threading.Lock(), threading.Lock()
+met = threading.Barrier(2)
+def log():
+    with stats:
+        met.wait()
+        with buffer:
+            pass
+def train():
+    if rank == 0:
+        threading.Thread(target=log, daemon=True).start()
+        with buffer:
+            met.wait()
+            ready()
+            with stats:
+                pass
+    ready()
+    dist.all_reduce(x)
+train()
+""",
+        (
+            "probable",
+            "stuck_outside",
+            "Rank 0 sleeps in with stats at train.py, line 26",
+            "thread 'Thread-1 (log)'",
+        ),
+    ),
+    "objects are broadcast on one rank": (
+        """
+def load():
+    config = [None]
+    if rank == 2:
+        ready()
+        dist.broadcast_object_list(config, src=0)
+    ready()
+    dist.barrier()
+load()
+""",
+        (
+            "proved",
+            "rank_only_collective",
+            "Only rank 2 comes to broadcast_object_list() at train.py, line 17",
+            "line 19",
+        ),
+    ),
+    "one rank leaves the loop": (
+        """
+def train():
+    model = DDP(nn.Linear(3, 1))
+    for step in range(8):
+        loss = model(torch.ones(3, 3)).sum()
+        if step == 4:
+            ready()
+        if step == 4 and loss.item() * 0 + rank == 2:
+            break
+        loss.backward()
+    dist.all_gather_object([None] * world, rank)
+train()
+""",
+        (
+            "proved",
+            "different_collectives",
+            "at train.py, line 21",
+            "rank 2 in all_gather_object() at train.py, line 22",
+        ),
+    ),
+    "an exception is swallowed": (
+        """
+def train():
+    model = DDP(nn.Linear(3, 1))
+    for step in range(8):
+        if step == 4:
+            ready()
+        try:
+            batch = torch.ones(3, 4 if step == 4 and rank == 1 else 3)
+            model(batch).sum().backward()
+        except RuntimeError as error:
+            print("skipped", error)
+    dist.barrier()
+train()
+""",
+        (
+            "proved",
+            "different_collectives",
+            "at train.py, line 20",
+            "rank 1 in barrier() at train.py, line 23",
+        ),
+    ),
+    "a collective in another thread": (
+        """
+from concurrent.futures import ThreadPoolExecutor
+def save():
+    dist.barrier()
+def train():
+    pool = ThreadPoolExecutor(1)
+    future = pool.submit(save) if rank == 0 else None
+    ready()
+    if future:
+        future.result()
+    dist.all_reduce(x)
+train()
+""",
+        ("probable", "stuck_outside", "Rank 0 sleeps in future.result() at train.py, line 21", "line 22"),
+    ),
+}
+#: Four ranks: two groups of two, and two across.
+OF_FOUR = ("one rank leaves out a group's collective", "one line, other groups")
+OF_LIBRARIES = {
+    "lightning: a metric on one rank": (
+        """
+import lightning.pytorch as pl
+class Net(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+    def training_step(self, batch, number):
+        loss = self.layer(batch).sum()
+        if number == 2:
+            ready()
+        if number == 2 and self.trainer.is_global_zero:
+            self.log("loss", loss, sync_dist=True, on_step=True)
+        return loss
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+data = torch.utils.data.DataLoader(torch.ones(40, 4), batch_size=4)
+pl.Trainer(accelerator="cpu", devices=2, strategy="ddp", max_epochs=1, logger=False, enable_progress_bar=False,
+    enable_checkpointing=False, enable_model_summary=False).fit(Net(), data)
+""",
+        (
+            "proved",
+            "rank_only_collective",
+            "Only rank 0 comes to barrier() at train.py, line 23",
+            "`number == 2 and self.trainer.is_global_zero`",
+            "rank 0 is in lightning's log()",
+            "rank 1 is in lightning's fit()",
+        ),
+    ),
+    "lightning: a checkpoint of one rank": (
+        """
+import lightning.pytorch as pl
+class Net(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+    def training_step(self, batch, number):
+        return self.layer(batch).sum()
+    def on_train_epoch_end(self):
+        ready()
+        if self.global_rank == 0:
+            self.trainer.save_checkpoint("best.ckpt")
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+data = torch.utils.data.DataLoader(torch.ones(40, 4), batch_size=4)
+pl.Trainer(accelerator="cpu", devices=2, strategy="ddp", max_epochs=2, logger=False, enable_progress_bar=False,
+    enable_checkpointing=False, enable_model_summary=False).fit(Net(), data)
+""",
+        (
+            "proved",
+            "rank_only_collective",
+            "Only rank 0 comes to barrier() at train.py, line 23",
+            "in lightning's save_checkpoint()",
+        ),
+    ),
+    "transformers: one rank evaluates": (
+        """
+from transformers import Trainer, TrainingArguments
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+    def forward(self, x=None, labels=None):
+        out = self.layer(x)
+        return {"loss": ((out - labels) ** 2).mean(), "logits": out}
+data = [{"x": torch.ones(4), "labels": torch.ones(1)} for _ in range(40)]
+def main():
+    trainer = Trainer(Net(), TrainingArguments("out", use_cpu=True, max_steps=3, report_to=[], save_strategy="no",
+        disable_tqdm=True), train_dataset=data, eval_dataset=data)
+    trainer.train()
+    ready()
+    if trainer.is_world_process_zero():
+        trainer.evaluate()
+    dist.barrier()
+main()
+""",
+        (
+            "proved",
+            "rank_only_collective",
+            "Only rank 0 comes to all_gather() at train.py, line 28",
+            "in transformers's evaluate()",
+        ),
+    ),
+    "accelerate: one rank gathers metrics": (
+        """
+from accelerate import Accelerator
+def train():
+    accelerator = Accelerator(cpu=True)
+    model, data = accelerator.prepare(nn.Linear(4, 1), torch.utils.data.DataLoader(torch.ones(40, 4), batch_size=4))
+    for number, batch in enumerate(data):
+        loss = model(batch).sum()
+        if number == 2:
+            ready()
+            if accelerator.is_main_process:
+                accelerator.gather_for_metrics(loss)
+        accelerator.backward(loss)
+train()
+""",
+        (
+            "proved",
+            "rank_only_collective",
+            "Only rank 0 comes to all_gather() at train.py, line 22",
+            "rank 0 is in accelerate's gather_for_metrics(), called at train.py, line 22",
+        ),
+    ),
+    "accelerate: one rank waits for everyone": (
+        """
+from accelerate import Accelerator
+def train():
+    accelerator = Accelerator(cpu=True)
+    model = accelerator.prepare(nn.Linear(4, 1))
+    ready()
+    if accelerator.is_main_process:
+        accelerator.wait_for_everyone()
+        accelerator.unwrap_model(model)
+    accelerator.reduce(torch.ones(3))
+train()
+""",
+        (
+            "proved",
+            "rank_only_collective",
+            "Only rank 0 comes to barrier() at train.py, line 19",
+            "rank 0 is in accelerate's wait_for_everyone()",
+            "rank 1 is in accelerate's reduce()",
+        ),
+    ),
 }
 SOUND = {
     "trains": """
@@ -314,6 +702,49 @@ for batch in torch.utils.data.DataLoader(Data(), batch_size=2, num_workers=1):
 ready()
 while True:
     torch.ones(1000, 1000).sum()
+""",
+    "FSDP2 trains": """
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.device_mesh import init_device_mesh
+model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
+mesh = init_device_mesh("cpu", (world,))
+fully_shard(model, mesh=mesh)
+ready()
+while True:
+    model(torch.ones(2, 8)).sum().backward()
+    if rank == 1: time.sleep(3)
+""",
+    "one rank saves slowly": """
+ready()
+while True:
+    if rank == 0:
+        with open("big", "wb") as file:
+            for _ in range(400):
+                file.write(b"0" * 1000_000)
+                os.fsync(file.fileno())
+                time.sleep(0.02)
+    dist.barrier()
+""",
+    "waits for a child that works": """
+import subprocess
+ready()
+while True:
+    if rank == 0:
+        subprocess.run([sys.executable, "-c", "import time; time.sleep(9)"])
+    dist.barrier()
+""",
+    "large tensors": """
+y = torch.ones(30_000_000)
+ready()
+while True:
+    dist.all_reduce(y)
+""",
+    "a pipeline": """
+ready()
+while True:
+    if rank: dist.recv(x, src=rank - 1)
+    time.sleep(1.5)
+    if rank < world - 1: dist.send(x, dst=rank + 1)
 """,
 }
 
@@ -383,10 +814,12 @@ def switches(pid: int) -> list[str]:
     return [line for line in lines if "ctxt_switches" in line]
 
 
-@pytest.mark.parametrize("name", HUNG)
+@pytest.mark.parametrize("name", [*HUNG, *OF_LIBRARIES])
 def test_a_hung_run_is_explained(name, tmp_path):
-    text, (kind, diagnosis, *said) = HUNG[name]
-    with running(tmp_path, text) as pids:
+    text, (kind, diagnosis, *said) = (HUNG | OF_LIBRARIES)[name]
+    if name in OF_LIBRARIES:
+        pytest.importorskip(name.partition(":")[0])
+    with running(tmp_path, text, 4 if name in OF_FOUR else 2 if name in OF_LIBRARIES else 3) as pids:
         found = firm(pids)
     assert found.outcome is not None
     told = found.outcome.diagnosis
@@ -395,6 +828,39 @@ def test_a_hung_run_is_explained(name, tmp_path):
     assert (found.kind if kind else None, told.kind) == (kind, diagnosis), shown
     for words in said:
         assert words in shown
+
+
+ENDED = """
+from torch.distributed.elastic.multiprocessing.errors import record
+def load(sample):
+    raise ValueError(f"bad sample {sample}")
+def main():
+    ready()
+    if rank == 1:
+        os.kill(os.getppid(), 19)  # an agent that does not end the others, as one on another machine does not at once
+        load(17)
+    dist.recv(x, src=2 - rank)
+"""
+
+
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [
+        ("main()", "stderr.log: [rank1]: ValueError: bad sample 17 at train.py, line 15"),
+        ("record(main)()", "error.json: ValueError: bad sample 17"),
+    ],
+)
+def test_what_a_rank_that_has_ended_has_left_for_torchrun_is_told(last, said, tmp_path):
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3")
+    with running(tmp_path, ENDED + last, 3, *torchrun, "--log-dir=logs", "--redirects=3") as pids:
+        (told,) = snapshots(pids)
+        while not told.ended:
+            (told,) = snapshots(pids)
+    evidence = "\n".join(judged([told]).outcome.diagnosis.evidence)
+    assert "rank 1     died (exit code 1)" in evidence
+    assert said in evidence
+    path = save(told, tmp_path / "seen")
+    assert "bad sample" not in path.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", SOUND)
@@ -496,27 +962,6 @@ def test_a_worker_that_has_outlived_its_rank_is_not_taken_for_one(tmp_path):
         workers = [child.pid for child in psutil.Process(rank).children()]
         assert workers
         assert snapshots(workers) == []
-
-
-def test_accelerate_is_passed_over_for_the_line_of_the_script(tmp_path):
-    pytest.importorskip("accelerate")
-    text = """
-from accelerate import Accelerator
-def train():
-    accelerator = Accelerator(cpu=True)
-    ready()
-    if accelerator.is_main_process:
-        accelerator.wait_for_everyone()
-    accelerator.gather(torch.ones(2))
-train()
-"""
-    with running(tmp_path, text, 2) as pids:
-        found = firm(pids)
-    assert found.kind == "proved"
-    summary = found.outcome.diagnosis.summary
-    assert "line 18" in summary
-    assert "line 19" in summary
-    assert "of accelerate" in "\n".join([summary, *found.outcome.diagnosis.evidence])
 
 
 class RasService(socketserver.StreamRequestHandler):

@@ -51,7 +51,9 @@ def waiting_in(stack: Sequence[Frame], thread_id: int | None) -> str | None:
     ):
         return "DistributedDataParallel()" if leaf.function.startswith("_verify") else _sync_stage(stack)
     if path.endswith("torch/_ops.py"):
-        functional = thread_id is not None and _waits_for_a_functional_collective(thread_id)
+        functional = (
+            _is_in_wait_tensor(stack) if thread_id is None else _waits_for_a_functional_collective(thread_id)
+        )
         return "wait_tensor" if functional else None
     if "/torch/distributed/" in path:
         for frame in stack:
@@ -85,6 +87,13 @@ def _sync_stage(stack: Sequence[Frame]) -> str:
         if frame.file.replace(os.sep, "/").endswith("torch/nn/parallel/distributed.py"):
             return _ddp_stage(frame.function)
     return "broadcast"
+
+
+def _is_in_wait_tensor(stack: Sequence[Frame]) -> bool:
+    """The same, told by the function that calls the operator."""
+    below = ("torch/_ops.py", "torch/_library/autograd.py")
+    caller = next((f for f in reversed(stack) if not f.file.replace(os.sep, "/").endswith(below)), stack[0])
+    return caller.function == "wait_tensor" and caller.file.endswith("_functional_collectives.py")
 
 
 def _waits_for_a_functional_collective(thread_id: int) -> bool:

@@ -11,7 +11,7 @@ from typing import cast
 
 from course_lib.outcome.outcome import PauseKind
 from course_lib.outcome.partners import Partners
-from course_lib.outcome.places import is_learners
+from course_lib.outcome.places import Frame, is_learners, package_of
 from course_lib.outcome.syntax import parsed
 from course_lib.ranks.inside.blocking_calls import WAITING_CALLS, is_soon
 from course_lib.ranks.inside.calls import assigned, named, number_of
@@ -44,6 +44,25 @@ _TIMED = {
 _SLEEPS = ("nanosleep",)
 _CHILD_WAIT = "do_wait"
 _READS = ("n_tty_read", "wait_woken", "pipe_read")
+
+
+#: Parts of torch that have collectives of their own, by a folder of theirs.
+_PARTS = (
+    ("torch/distributed/fsdp/", "FSDP"),
+    ("torch/distributed/checkpoint/", "torch.distributed.checkpoint"),
+    ("torch/distributed/tensor/", "DTensor"),
+)
+
+
+def entered(stack: Sequence[Frame]) -> str:
+    """`accelerate's gather(), called at train.py, line 30`: by a stack, outermost first; empty outside of libraries."""
+    last = max((n for n, frame in enumerate(stack) if is_learners(frame.file)), default=len(stack))
+    for frame in stack[last + 1 :]:
+        package, path = package_of(frame.file), frame.file.replace("\\", "/")
+        whose = next((name for part, name in _PARTS if part in path), None) if package == "torch" else package
+        if whose not in (None, "Python") and frame.function not in ("wrapper", "inner_func"):
+            return f"{whose}'s {frame.function}(), called at {stack[last].where()}"
+    return ""
 
 
 def path_of(frame: SeenFrame) -> str:

@@ -16,7 +16,7 @@ from course_lib.ranks.inside import traffic
 from course_lib.ranks.inside.blocking_calls import waiting_in
 from course_lib.ranks.inside.flight_recorder import IssuingFrame, origin_of
 from course_lib.ranks.inside.pauses import LOCKS
-from course_lib.ranks.outside import calls, processes, pyspy, ras, sockets
+from course_lib.ranks.outside import calls, gloo, processes, pyspy, ras, sockets
 from course_lib.ranks.outside.pyspy import SeenFrame, SeenThread
 from course_lib.ranks.status import NO_RANK, FromOutside, RankStatus
 
@@ -54,6 +54,7 @@ def look(found: Iterable[processes.Process], world: int, *, first: bool) -> dict
     living = [each for each in found if each.letter != "Z"]
     asleep = {each.pid: processes.asleep_for(each.pid) if first else None for each in living}
     told = sockets.connections()
+    owners = {number: each.pid for each in living for number in _sockets(each.pid)}
     helpers = {each.pid: traffic.children(_tasks(each.pid)) for each in living}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         seen = dict(zip((e.pid for e in living), pool.map(_read, (e.pid for e in living)), strict=True))
@@ -63,7 +64,7 @@ def look(found: Iterable[processes.Process], world: int, *, first: bool) -> dict
         raise pyspy.NotAllowedError(refused[0])
     statuses = {
         each.pid: _status(
-            each, seen[each.pid], world, told, asleep[each.pid], helpers[each.pid], workers[each.pid]
+            each, seen[each.pid], world, told, owners, asleep[each.pid], helpers[each.pid], workers[each.pid]
         )
         for each in living
     }
@@ -75,6 +76,12 @@ def look(found: Iterable[processes.Process], world: int, *, first: bool) -> dict
         else status
         for pid, status in statuses.items()
     }
+
+
+def _sockets(pid: int) -> set[int]:
+    with contextlib.suppress(OSError):
+        return sockets.sockets_of(pid)
+    return set()
 
 
 def _tasks(pid: int) -> str:
@@ -128,6 +135,7 @@ def _status(
     seen: _Seen,
     world: int,
     told: Mapping[int, sockets.Connection] | None,
+    owners: Mapping[int, int],
     asleep_for: float | None,
     helpers: Sequence[traffic.Child],
     workers: tuple[tuple[str, ...], float | None],
@@ -145,8 +153,11 @@ def _status(
         for name, value in calls.whole_numbers(frame).items()
     }
     pause = None if waits_in is not None or not asleep else calls.pause_of(main, seen.channel)
+    group, same = gloo.waits_in(process.pid, told or {}, owners) if waits_in is not None else ((), 0)
     outside = FromOutside(
         process.pid,
+        group=group,
+        same=same,
         stopped=traffic.state_of(process.pid, tasks) in ("T", "t"),
         finished=not seen.problem and _is_over(main),
         asleep_for=asleep_for if asleep else None,
@@ -262,7 +273,10 @@ def _others(threads: Iterable[SeenThread], pid: int) -> list[tuple[str, str]]:
         if waiting_in(_stack(thread.frames), None) is not None:
             kind = "communication"
         else:
-            kind = "lock" if files[0].endswith(LOCKS) else "other"
+            channel = processes.wait_channel(pid, thread.number)
+            pause = calls.pause_of(thread.frames, channel)
+            of_lock = files[0].endswith(LOCKS) or (pause is not None and pause[1] is PauseKind.LOCK)
+            kind = "lock" if of_lock else "other"
         found.append((thread.name or "a thread", kind))
     return found
 

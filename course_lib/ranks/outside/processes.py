@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from course_lib.outcome.places import is_learners
 from course_lib.ranks.process import STAT_EXIT_CODE, stat_fields
 
 #: By what launchers tell a process its rank and the number of ranks. Lightning's sets no RANK.
@@ -18,6 +21,9 @@ _VARIABLES = (
     ("LOCAL_RANK", "WORLD_SIZE"),
 )
 _PPID = 1
+#: No more of a rank's log is read, from its end.
+_MOST_BYTES = 1 << 16
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 @dataclass(frozen=True)
@@ -131,10 +137,10 @@ def exit_code(pid: int) -> int | None:
     return None
 
 
-def wait_channel(pid: int) -> str:
-    """The function of Linux in which the main thread sleeps, such as `hrtimer_nanosleep`; empty where not told."""
+def wait_channel(pid: int, thread: int | None = None) -> str:
+    """The function of Linux in which a thread (else the main one) sleeps, as `hrtimer_nanosleep`; empty if not told."""
     with contextlib.suppress(OSError):
-        return _read(pid, "wchan").decode(errors="replace")
+        return _read(pid, f"task/{thread or pid}/wchan").decode(errors="replace")
     return ""
 
 
@@ -162,20 +168,60 @@ def core_seconds(pid: int) -> float:
 
 
 def last_error(process: Process) -> str:
-    """What a rank has left behind of an exception: its file for torchrun, or the last line of its log; else nothing."""
+    """What a rank has left behind of an exception: its file for torchrun, or the last one in its log; else nothing."""
+    return _error_in(*_error_files(process))
+
+
+def error_of_sibling(process: Process, rank: int) -> str:
+    """The same of a rank that has no process any more, by the files of one that torchrun has started beside it."""
+    told = process.environment
+    try:
+        own = int(told["LOCAL_RANK"])
+        local = own + rank - int(told["RANK"])
+        if not 0 <= local < int(told["LOCAL_WORLD_SIZE"]):
+            return ""
+    except (KeyError, ValueError):
+        return ""
+    siblings = []
+    for path in map(Path, _error_files(process)):
+        # torchrun has a folder for each rank: attempt_0/3/stderr.log
+        is_own = path.parent.name == str(own)
+        siblings.append(str(path.parent.parent / str(local) / path.name) if is_own else "")
+    return _error_in(*siblings)
+
+
+def _error_files(process: Process) -> tuple[str, str]:
+    """Where a rank leaves an exception for torchrun (`@record`), and where its standard error goes."""
+    recorded, log = process.environment.get("TORCHELASTIC_ERROR_FILE", ""), ""
     with contextlib.suppress(OSError):
-        path = process.environment.get("TORCHELASTIC_ERROR_FILE", "")
-        if path and os.path.getsize(path):
-            return f"it has written an error to {path}"
+        if recorded:  # `--log-dir=logs` makes it relative
+            recorded = os.path.join(os.readlink(f"/proc/{process.pid}/cwd"), recorded)
+        log = os.readlink(f"/proc/{process.pid}/fd/2")
+    return recorded, log
+
+
+def _error_in(recorded: str, log: str) -> str:
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        if recorded and os.path.getsize(recorded):
+            message = json.loads(_end_of(recorded))["message"]
+            text = str(message["message"] if isinstance(message, dict) else message)
+            return f"it has left an error in {recorded}: {text[:200]}"
     with contextlib.suppress(OSError):
-        path = os.readlink(f"/proc/{process.pid}/fd/2")
-        if path.startswith("/") and os.path.isfile(path):
-            with open(path, "rb") as file:
-                file.seek(max(os.path.getsize(path) - 4096, 0))
-                lines = file.read().decode(errors="replace").splitlines()
-            error = next((line for line in reversed(lines) if _is_an_error(line)), "")
-            return f"the last error in {path}: {error[:200]}" if error else ""
+        if log.startswith("/") and os.path.isfile(log):
+            lines = _end_of(log).splitlines()
+            last = next((n for n in reversed(range(len(lines))) if _is_an_error(lines[n])), None)
+            if last is not None:
+                frames = (_FRAME.search(line) for line in reversed(lines[:last]))
+                own = (found for found in frames if found and is_learners(found[1]))
+                place = next((f" at {os.path.basename(f[1])}, line {f[2]}" for f in own), "")
+                return f"the last error in {log}: {lines[last].strip()[:200]}{place}"
     return ""
+
+
+def _end_of(path: str) -> str:
+    with open(path, "rb") as file:
+        file.seek(max(os.path.getsize(path) - _MOST_BYTES, 0))
+        return file.read().decode(errors="replace")
 
 
 def _is_an_error(line: str) -> bool:
