@@ -35,6 +35,10 @@ COMMANDS = {
         "course_lib.cli.reset",
         "Put a lesson, or its exercises, in your copy back as the course gives it; your old one is kept.",
     ),
+    "export": (
+        "course_lib.cli.export",
+        "Write a lesson's cells on ranks as one script for torchrun, on one machine or several.",
+    ),
     "notebooks": (
         "tools.commands.notebooks",
         "Build the notebooks from their sources and execute them, or check that the saved ones match.",

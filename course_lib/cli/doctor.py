@@ -7,16 +7,26 @@ import math
 import sys
 import traceback
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
+from course_lib.cli.doctor_attach import attached, judge_saved
 from course_lib.cli.doctor_report import show
 from course_lib.cli.progress_display import spinner
 from course_lib.outcome.outcome import Diagnosis
 from course_lib.ranks.kernel.gang import GangError, LaunchError
-from course_lib.scripts.examine import error_text, examine, verdict_text, waiting_sentence
+from course_lib.scripts.examine import (
+    Examination,
+    checked,
+    error_text,
+    examine,
+    verdict_text,
+    waiting_sentence,
+)
+from course_lib.scripts.from_outside import holds_saved
 from course_lib.scripts.launching import Launcher
+from course_lib.scripts.machines import NotesError, outcome_of, read_folder
 from course_lib.versions import versions_line
 
 CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
@@ -62,8 +72,8 @@ def _say_meanwhile(found: Diagnosis) -> None:
 def doctor(
     context: typer.Context,
     script: Annotated[
-        Path, typer.Argument(help="The training script; what follows it are its own arguments.")
-    ],
+        Path | None, typer.Argument(help="The training script; what follows it are its own arguments.")
+    ] = None,
     ranks: Annotated[int, typer.Option("--ranks", "-n", min=1, help="How many ranks run it.")] = 2,
     steps: Annotated[
         int, typer.Option("--steps", min=1, help="Compare weights every so many optimizer steps.")
@@ -92,12 +102,54 @@ def doctor(
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Do not pass on what the ranks print.")
     ] = False,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="FOLDER",
+            help="Run nothing: judge a job on several machines by the files that observe(machines=FOLDER), or "
+            "--attach --save FOLDER, has written on each of them.",
+        ),
+    ] = None,
+    attach: Annotated[
+        bool,
+        typer.Option(
+            "--attach",
+            help="Run nothing: look at the ranks that run on this machine now (py-spy, /proc); reads only.",
+        ),
+    ] = False,
+    pids: Annotated[
+        str, typer.Option(metavar="PID,PID", help="With --attach: the processes that are the ranks.")
+    ] = "",
+    keep: Annotated[
+        Path | None,
+        typer.Option(
+            "--save",
+            metavar="FOLDER",
+            help="With --attach: judge nothing; write what was seen into a file there.",
+        ),
+    ] = None,
+    values: Annotated[
+        bool,
+        typer.Option(
+            "--values", help="With --save: keep the text of lines and the values of variables, too."
+        ),
+    ] = False,
 ) -> None:
     """Run a DDP script on local ranks, watch it, and explain a hang, a crash or ranks that drift apart.
 
     The script runs unchanged, as torchrun would run it; once, where it starts its ranks itself. Exit code 0: nothing
     found; 1: a diagnosis is printed; 2: it could not be run.
     """
+    if [script is not None, folder is not None, attach].count(True) != 1:
+        raise typer.BadParameter("name a script, or --from a folder, or --attach.")
+    if attach:
+        attached(pids, keep, values)
+    if folder is not None:
+        if holds_saved(folder):
+            judge_saved(folder)
+        _judge(folder)
+    assert script is not None
     if problem := _problem_with(script):
         typer.echo(problem, err=True)
         raise typer.Exit(2)
@@ -121,6 +173,22 @@ def doctor(
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
+    _report(found)
+
+
+def _judge(folder: Path) -> NoReturn:
+    try:
+        outcome = outcome_of(read_folder(folder))
+    except NotesError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from None
+    if outcome is None:
+        typer.echo("The job is not over, and its ranks get on, as far as these files tell.")
+        raise typer.Exit(0)
+    _report(Examination(outcome, tuple(checked(outcome))))
+
+
+def _report(found: Examination) -> NoReturn:
     errors = error_text(found.outcome)
     if errors:
         typer.echo(errors)

@@ -20,7 +20,8 @@ LESSONS = {
     13: "lesson 13, Debugging a hang",
     14: "lesson 14, Logging, metrics, checkpoints",
     15: "lesson 15, How far does it scale?",
-    16: "lesson 16, Capstone: rescue the training script",
+    16: "lesson 16, From laptop to cluster",
+    17: "lesson 17, Capstone: rescue the training script",
 }
 
 

@@ -101,6 +101,7 @@ def _doing(at_work: dict[int, Waiting]) -> dict[str, list[int]]:
             else "waiting for its GPU",
             RankState.LOCKED: LOCKED,
             RankState.SILENT: "not answering",
+            RankState.UNHEARD: "on a machine that does not answer",
             RankState.STOPPED: "stopped by a signal",
         }.get(waiting.state, "computing")
         ranks.setdefault(f"is {doing}{place}", []).append(rank)

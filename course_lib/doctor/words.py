@@ -156,6 +156,8 @@ def _position(outcome: Outcome, rank: int) -> str:
             return f"{LOCKED}{place}: {waiting.source}".rstrip(": ")
         case RankState.SILENT:
             return f"not answering{place}: it runs code that lets no other thread run, or it gets no core"
+        case RankState.UNHEARD:
+            return "not known: its machine does not answer"
         case RankState.ASLEEP:
             what = f"asleep in {waiting.pause[0]}" if waiting.pause else "asleep, not in a collective"
             started = f"; it has started {', '.join(waiting.children)}" if waiting.children else ""

@@ -8,7 +8,7 @@ import re
 import shlex
 import socket
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
@@ -122,7 +122,7 @@ def torchrun(line: str) -> list[dict[str, str]]:
     Raises:
         RuntimeError: it failed; with all that was written.
     """
-    code, log = _forked("torch.distributed.run", shlex.split(line.format(node=os.environ["RANK"]))[1:])
+    code, log = forked("torch.distributed.run", shlex.split(line.format(node=os.environ["RANK"]))[1:])
     if code:
         raise RuntimeError(log)
     return sorted(objects_in(log), key=lambda one: int(one["RANK"]))
@@ -147,7 +147,7 @@ def old_launcher(script: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "train.py")
         path.write_text(script)
-        code, log = _forked("torch.distributed.launch", ["--nproc-per-node=1", "--master-port=0", str(path)])
+        code, log = forked("torch.distributed.launch", ["--nproc-per-node=1", "--master-port=0", str(path)])
     said = [line[max(line.find("FutureWarning"), 0) :] for line in log.splitlines() if "Warning:" in line]
     said += [line.rpartition("=")[0] for line in log.splitlines() if "error:" in line]
     return "\n".join([f"exit code {code}", *dict.fromkeys(said)])
@@ -159,13 +159,19 @@ def told_by_torchrun(script: str) -> str:
         path = Path(folder, "train.py")
         path.write_text(script)
         arguments = ["--nproc-per-node=1", f"--master-port={free_port()}", str(path)]
-        code, log = _forked("torch.distributed.run", arguments)
+        code, log = forked("torch.distributed.run", arguments)
     said = [line for line in log.splitlines() if line.startswith("--")]
     return "\n".join([f"exit code {code}", *dict.fromkeys(said)])
 
 
-def _forked(module: str, arguments: list[str]) -> tuple[int | None, str]:
-    """What `python -m module arguments` does, in a process of its own: its exit code, and what it wrote."""
+def forked(
+    module: str, arguments: list[str], before: Callable[[], object] = lambda: None
+) -> tuple[int | None, str]:
+    """What `python -m module arguments` does, in a process of its own: its exit code, and what it wrote.
+
+    Args:
+        before: called first in that process.
+    """
     import importlib
     import multiprocessing
 
@@ -175,6 +181,7 @@ def _forked(module: str, arguments: list[str]) -> tuple[int | None, str]:
             os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)  # left by the course, which also launches
             for descriptor in (1, 2):
                 os.dup2(os.open(log.name, os.O_WRONLY | os.O_APPEND), descriptor)
+            before()
             with ThreadPoolExecutor(1) as pool:  # with a short stack: the agent looks through it
                 pool.submit(importlib.import_module(module).main, arguments).result()
 

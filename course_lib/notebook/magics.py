@@ -32,7 +32,8 @@ DEFAULT_TIMEOUT = 300.0
 _numbers = itertools.count(1)
 #: Of the code of a cell, as the learner sees it: line 1 is the %%ranks line.
 _FIRST_LINE = 2
-_COMMANDS = ("rescue", "restart", "stop", "hosts")
+_WITH_NAMES = ("hosts", "listen")
+_COMMANDS = ("rescue", "restart", "stop", *_WITH_NAMES)
 
 
 @magics_class
@@ -41,10 +42,16 @@ class RankMagics(Magics):
 
     @magic_arguments()
     @argument("size", nargs="?", help="number of ranks; left out: the ranks that are there")
-    @argument("names", nargs="*", help="after 'hosts': the machines to start ranks on, or off")
+    @argument(
+        "names",
+        nargs="*",
+        help="after 'hosts': the machines to start ranks on, or off; after 'listen': how many hosts dial in, or off",
+    )
     @argument("--only", help="run on these ranks only, e.g. 0,2; with hosts also b:* or b:0")
     @argument("--via", help="with hosts: the command that reaches a machine, {} for its name (default: ssh)")
-    @argument("--open", action="store_true", help="with hosts: public addresses too")
+    @argument("--open", action="store_true", help="with hosts and listen: public addresses too")
+    @argument("--address", help="with listen: the address, or network interface, that hosts reach")
+    @argument("--join", help="with listen: the file that hosts join by")
     @argument("--fresh", action="store_true", help="start new ranks first")
     @argument(
         "--no-init", action="store_true", help="ranks without a process group: init_process_group is yours"
@@ -72,8 +79,11 @@ class RankMagics(Magics):
         `%ranks` says who is alive and what each rank does. `%ranks rescue` frees blocked ranks and rebuilds the process
         group, keeping variables. `%ranks restart` starts as many new ranks, `%ranks stop` ends them.
         `%ranks hosts a b` starts ranks on these machines from then on, `%ranks hosts off` on this one again.
+        `%ranks listen 2` waits for two hosts that dial in, such as queued jobs; `%ranks hosts` then takes them.
         """
         options = options_of(self.ranks, line, "%%ranks")
+        if options.names and (cell is not None or options.size not in _WITH_NAMES):
+            raise Refused(f"%%ranks {line}: unrecognized arguments: {' '.join(options.names)}. Try %%ranks?.")
         if cell is None:
             _command(options)
         else:
@@ -207,9 +217,9 @@ def _command(options: argparse.Namespace) -> None:
         raise Refused(
             f"%ranks {word}: say %ranks, or %ranks {' | '.join(_COMMANDS)}. A cell starts with %%ranks."
         )
-    if word == "hosts":
+    if word in _WITH_NAMES:
         with refusing():
-            _say(hosts.command(options))
+            _say(hosts.command(options, _say) if word == "hosts" else hosts.listen(options))
         return
     gang = SESSION.gang
     if gang is None:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from course_lib.notebook.refused import Refused
+from course_lib.ranks.hosts.joining import Joining
 from course_lib.ranks.hosts.spread import Hosts, HostsStart
 from course_lib.ranks.kernel.gang import Gang, State, validate_request
 
@@ -67,6 +68,8 @@ class Session:
     gang: Gang | None = None
     #: The machines that ranks are started on; None for this one.
     hosts: Hosts | None = None
+    #: Where hosts that dial in are waited for; None where they are not, or have become `hosts`.
+    joining: Joining | None = None
     #: What is to be told of a gang that was ended because it was not used.
     ended: str = ""
 
@@ -145,6 +148,7 @@ class Session:
         self.stop()
         if gang is not None:
             gang.reap(1.0)
+        self.listen(None)
         self.use(None)
 
     def use(self, hosts: Hosts | None) -> None:
@@ -153,6 +157,12 @@ class Session:
         if self.hosts is not None:
             self.hosts.close()
         self.hosts = hosts
+
+    def listen(self, joining: Joining | None) -> None:
+        """Wait for hosts that dial in there from now on; those that were waited for until now are let go."""
+        if self.joining is not None:
+            self.joining.close()
+        self.joining = joining
 
 
 def _idle_seconds() -> float | None:

@@ -38,6 +38,7 @@ INTERNALS = (
     # Process groups
     Internal(f"{_C10D}._world", "which groups there are, their names and ranks"),
     Internal(f"{_C10D}._get_default_store", "the store of the default group, in tasks"),
+    Internal(f"{_C10D}._set_pg_timeout", "a default group with a short timeout, in a task"),
     Internal(f"{_C10D}._rank_not_in_group", "which group a batch of sends and receives goes to"),
     Internal(f"{_C10D}._new_group_with_tag", "a rank in new_group", stack=True),
     Internal(f"{_C}.Backend._get_sequence_number_for_group", "how far a rank has got", "class"),

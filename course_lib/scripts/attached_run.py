@@ -16,6 +16,8 @@ class AttachedRun:
         script: what is run.
         world_size: how many ranks there are.
         attempt: from 0; a launcher may start the ranks again.
+        ranks: those of this machine, where there are others. folder: where each machine writes what it sees; empty
+            where there is one. name: what the machines call the run.
     """
 
     fd: int
@@ -24,3 +26,6 @@ class AttachedRun:
     script: str
     world_size: int
     attempt: int = 0
+    ranks: tuple[int, ...] = ()
+    folder: str = ""
+    name: str = ""

@@ -14,9 +14,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from course_lib.ranks.attach import process_starts
-from course_lib.ranks.attach.meeting import MeetingPlace
+from course_lib.ranks.attach.meeting import MeetingPlace, run_name
 from course_lib.ranks.attach.rank_side import Watched
 from course_lib.ranks.codec import encode
 from course_lib.ranks.inside import worker
@@ -32,7 +33,11 @@ _PATIENCE_AFTER_ERROR = 60.0
 
 @contextlib.contextmanager
 def observe(
-    report: str | Path = "ddp-diagnosis.txt", *, every: int = 50, waiting: bool = True
+    report: str | Path = "ddp-diagnosis.txt",
+    *,
+    every: int = 50,
+    waiting: bool = True,
+    machines: str | Path | None = None,
 ) -> Iterator[None]:
     """Watch the ranks of this run, as `ddp-course doctor` does, and write down what is wrong with them.
 
@@ -44,8 +49,9 @@ def observe(
         report: the file to write, relative to the folder the script was started in.
         every: weights and gradients are compared at steps 0-8, 16, 32, every so many steps, and at the end.
         waiting: also sample how long ranks wait for each other.
-
-    Works for ranks that are on one machine; otherwise it says so and watches nothing.
+        machines: a folder for a job on several machines, best one that all of them see: each writes there what it sees
+            of its ranks, and rank 0's judges. `ddp-course doctor --from FOLDER` does the same with files that were
+            copied. Without it, ranks on several machines are not watched, and it says so.
     """
     if process_starts.CURRENT is not None:
         yield  # in a process of a script that the doctor runs: watched from the moment it joins a process group
@@ -55,7 +61,7 @@ def observe(
         with contextlib.nullcontext() if probe.CURRENT is not None else watching(every, waiting):
             yield
         return
-    place = _place_in_the_run()
+    place = _place_in_the_run(machines)
     watched = _watched(place, report) if place is not None else None
     if watched is None:
         yield
@@ -66,8 +72,19 @@ def observe(
         watched.finished()
 
 
-def _place_in_the_run() -> tuple[int, int] | None:
-    """This process's rank and the number of ranks; None, with a word on standard error, where nothing is watched."""
+class _Place(NamedTuple):
+    """This process's rank and the number of ranks; where there are several machines, the ranks of this one, and where
+    its watcher writes.
+    """
+
+    rank: int
+    world_size: int
+    here: tuple[int, ...] = ()
+    folder: str = ""
+
+
+def _place_in_the_run(machines: str | Path | None) -> _Place | None:
+    """None, with a word on standard error, where nothing is watched."""
     rank, world_size = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
     if rank is None or world_size is None:
         import torch.distributed as dist
@@ -75,43 +92,52 @@ def _place_in_the_run() -> tuple[int, int] | None:
         if not dist.is_initialized():
             _say("no ranks here (RANK and WORLD_SIZE are not set): nothing is watched")
             return None
-        return dist.get_rank(), dist.get_world_size()
+        return _Place(dist.get_rank(), dist.get_world_size())
     local = os.environ.get("LOCAL_WORLD_SIZE", world_size)
-    if local != world_size:
+    if local == world_size:
+        return _Place(int(rank), int(world_size))
+    if machines is None:
         if rank == "0":
             _say(
-                f"{world_size} ranks, {local} of them on this machine: only ranks of one machine can be watched"
+                f"{world_size} ranks, {local} of them on this machine: nothing is watched. "
+                "observe(machines=FOLDER) watches several machines, through files in a folder"
             )
         return None
-    return int(rank), int(world_size)
+    first = int(rank) - int(os.environ.get("LOCAL_RANK", "0"))
+    here = tuple(range(first, first + int(local)))
+    return _Place(int(rank), int(world_size), here, str(Path(machines).absolute()))
 
 
 def _say(text: str) -> None:
     print(f"course_lib.observe: {text}", file=sys.stderr)
 
 
-def _watched(place: tuple[int, int], report: str | Path) -> _Watched | None:
+def _watched(place: _Place, report: str | Path) -> _Watched | None:
     """This rank, with its wires to the watcher; None, with a word on standard error, where there is no watcher."""
-    rank, world_size = place
     try:
+        if place.folder:
+            Path(place.folder).mkdir(parents=True, exist_ok=True)
         meeting = MeetingPlace()
         return _Watched(
-            lambda: meeting.connect(lambda listener: _start(listener, meeting, report, world_size)),
-            lambda wire, now: Hello(wire, rank, world_size, os.getpid(), now),
+            lambda: meeting.connect(lambda listener: _start(listener, meeting, report, place)),
+            lambda wire, now: Hello(wire, place.rank, place.world_size, os.getpid(), now),
         )
     except (OSError, ImportError) as error:
         _say(f"nothing is watched: {error}")
         return None
 
 
-def _start(listener: socket.socket, meeting: MeetingPlace, report: str | Path, world_size: int) -> None:
+def _start(listener: socket.socket, meeting: MeetingPlace, report: str | Path, place: _Place) -> None:
     run = AttachedRun(
         fd=listener.fileno(),
         address=str(meeting.path),
         report=str(Path(report).absolute()),
         script=sys.argv[0],
-        world_size=world_size,
+        world_size=place.world_size,
         attempt=int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
+        ranks=place.here,
+        folder=place.folder,
+        name=run_name(),
     )
     home = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH", ""))))

@@ -5,31 +5,45 @@ Started by `observe()` on the first rank that enters it; ends with the ranks. Wr
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
-import os
 import signal
 import socket
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
 from course_lib.doctor.diagnose import explained
 from course_lib.doctor.words import capital, rank_list
 from course_lib.outcome.outcome import Outcome
-from course_lib.own_files import NotOurFileError, check_ours
+from course_lib.own_files import NotOurFileError, check_ours, write_whole
 from course_lib.ranks.attach.meeting import ONLY_JOB, AttachedRanks, NotAllCame, accept_ranks
 from course_lib.ranks.codec import decode
 from course_lib.ranks.kernel import run_job
 from course_lib.ranks.kernel.interrupts import StopRequests
-from course_lib.ranks.kernel.job import Job, Run
-from course_lib.ranks.messages import Script
+from course_lib.ranks.kernel.job import Job, Run, collect
+from course_lib.ranks.kernel.stop_ranks import end
+from course_lib.ranks.messages import Script, StatusReply, StatusRequest
+from course_lib.ranks.status import RankStatus
 from course_lib.scripts.attached_run import AttachedRun
 from course_lib.scripts.examine import Examination, checked, error_text, verdict_text
+from course_lib.scripts.machines import (
+    Notebook,
+    NotesError,
+    outcome_of,
+    tell_verdict,
+    verdict_on,
+)
 from course_lib.versions import versions_line
 
 #: By its last line the course knows a report of its own again.
 _MARK = "Watched by ddp-course"
+#: How often the ranks of one machine of several are asked, and how long they may take to say where they are.
+_MACHINE_SECONDS, _LOOK_SECONDS = 1.0, 5.0
+#: How long ranks that are through wait for machines of which nothing new is heard.
+_OTHERS_SECONDS = 30.0
 
 
 def watch(ranks: AttachedRanks) -> Outcome:
@@ -49,6 +63,83 @@ def watch(ranks: AttachedRanks) -> Outcome:
     return explained(outcome)
 
 
+def watch_machine(ranks: AttachedRanks, attached: AttachedRun) -> Outcome | None:
+    """Watch the ranks of this machine, one of several, until the job has been judged or nothing more comes of it.
+
+    Returns the explained outcome of the whole job on the machine that has rank 0; None on others, and where files of
+    others do not come.
+    """
+    job = Job(Script(""), timeout=float("inf"), repair=False)
+    run = Run(job, ONLY_JOB, list(ranks.links), started_ns=min(link.started_ns for link in ranks.links))
+    try:
+        book = Notebook(
+            Path(attached.folder),
+            attached.name,
+            attached.attempt,
+            attached.script,
+            attached.world_size,
+            ranks.links,
+        )
+    except NotesError as error:
+        print(f"course_lib.observe: nothing is watched: {error}", file=sys.stderr)
+        return None
+    last: dict[int, RankStatus] = {}
+    others: dict[int, int] = {}
+    heard = time.monotonic()
+    over = False
+    while True:
+        _pump(ranks, _MACHINE_SECONDS)
+        # Before anything is written: what comes of ranks that have been freed elsewhere does not belong into the file.
+        if (hang := verdict_on(book)) is not None:
+            _free(ranks, run, hang=hang)
+            return None
+        collect(run)
+        if not over:
+            replies = ranks.ask(StatusRequest(brief=True), StatusReply, 1.0)
+            now = {rank: reply.status for rank, reply in replies.items()}
+            running = [link.rank for link in run.running()]
+            over = not running
+            if over or all(
+                rank in now and rank in last and now[rank].same_place(last[rank]) for rank in running
+            ):
+                book.look(ranks, _LOOK_SECONDS)
+                collect(run)
+            else:
+                book.forget_looks()
+            last = now
+            book.write(run)
+        found = {notes.machine: notes.written_ns for notes in book.others()}
+        if found != others or not over:
+            others, heard = found, time.monotonic()
+        if attached.ranks[0] == 0:
+            with contextlib.suppress(NotesError):  # until all machines have written
+                machines = book.all()
+                outcome = outcome_of(machines)
+                if outcome is not None and (outcome.proved or all(notes.over for notes in machines)):
+                    tell_verdict(book, hang=outcome.proved)
+                    _free(ranks, run, hang=outcome.proved)
+                    return outcome
+        if over and time.monotonic() - heard > _OTHERS_SECONDS:
+            print(
+                f"course_lib.observe: there is no word of all machines in {book.folder}. Copy their files into one "
+                "folder: `ddp-course doctor --from FOLDER` then says what has happened.",
+                file=sys.stderr,
+            )
+            return None
+
+
+def _pump(ranks: AttachedRanks, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        ranks.pump(left)
+
+
+def _free(ranks: AttachedRanks, run: Run, *, hang: bool) -> None:
+    if hang:
+        run.proved = True
+        end(ranks, run, "deadlock", free_first=True)
+
+
 def write_report(text: str, run: AttachedRun) -> None:
     """Put the report in its file, all at once; a restarted run's follows the one before."""
     path = Path(run.report)
@@ -64,13 +155,10 @@ def write_report(text: str, run: AttachedRun) -> None:
         print(f"course_lib.observe: {taken} is no report, and stays: see {path}", file=sys.stderr)
     if run.attempt and path.is_file():
         before = path.read_text(encoding="utf-8", errors="replace") + "\n"
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        unfinished.write_text(before + text, encoding="utf-8")
-        unfinished.replace(path)
+        write_whole(path, before + text)
     except OSError as error:
         print(f"course_lib.observe: no report in {path}: {error.strerror}", file=sys.stderr)
-        unfinished.unlink(missing_ok=True)
 
 
 def main(run: AttachedRun) -> None:
@@ -79,7 +167,7 @@ def main(run: AttachedRun) -> None:
         signal.signal(number, signal.SIG_IGN)  # meant for the ranks; this process ends when they have
     try:
         with socket.socket(fileno=run.fd) as listener:
-            links = accept_ranks(listener)
+            links = accept_ranks(listener, run.ranks)
     except NotAllCame as error:
         late = capital(rank_list(error.missing))
         text = f"{late} did not come to observe() before the run ended: nothing was watched.\n"
@@ -89,13 +177,17 @@ def main(run: AttachedRun) -> None:
         Path(run.address).unlink(missing_ok=True)
     ranks = AttachedRanks(links)
     try:
-        outcome = watch(ranks)
+        outcome = watch_machine(ranks, run) if run.folder else watch(ranks)
+        if outcome is None:
+            return
         found = Examination(outcome, tuple(checked(outcome)))
         parts = [error_text(outcome), verdict_text(found)]
         text = "\n".join(filter(None, parts)) + "\n"
         write_report(text, run)
         if outcome.diagnosis is not None:
             print(f"\n{verdict_text(found)}", file=sys.stderr, flush=True)
+    except OSError as error:
+        print(f"course_lib.observe: the ranks are not watched any more: {error}", file=sys.stderr)
     finally:
         ranks.say_goodbye()
 

@@ -186,7 +186,7 @@ draw_machines(out)
 #
 # On one machine `--standalone` is enough: `torchrun` chooses a free port (`run` in `torch/distributed/run.py`). With
 # `--rdzv-backend=c10d` you type the *same* line on every machine, and the agents number the machines themselves. Under Slurm
-# this fits: one task per machine, and each task is an agent (not run here):
+# this fits: one task per machine, and each task is an agent ([lesson 16](16_cluster.ipynb) has a whole job):
 #
 # ```bash
 # #SBATCH --nodes=2 --ntasks-per-node=1

@@ -129,8 +129,9 @@ for mode in ("default", "find_unused_parameters"):
 #
 # (The warning comes from a search that finds nothing unused.)
 #
-# With the flag, one door has to lead into the other. Or give encoder and decoder a DDP each: then each waits for its own
-# parameters only.
+# So with the flag, one door has to lead into the other. (`static_graph=True` wants steps that all use the same parameters:
+# lesson 08.) Doors side by side, in steps that use one or both, are a task of
+# [exercises/07_wrappers](../exercises/07_wrappers.ipynb).
 #
 # ## A term beside a real forward
 #
@@ -359,9 +360,10 @@ for _ in range(2):
 #
 # ## Your turn
 #
-# Three tasks wait in [exercises/07_wrappers](../exercises/07_wrappers.ipynb): a wrapper for any number of inputs, an
-# autoencoder whose `encode` and `decode` are averaged, and a student with a momentum teacher (for that one read
-# [Deeper: a teacher](#Deeper:-a-teacher) first).
+# Four tasks wait in [exercises/07_wrappers](../exercises/07_wrappers.ipynb): the forum's class for any number of inputs, an
+# autoencoder whose `encode` and `decode` are averaged, chained or side by side, a student with a BatchNorm and a momentum
+# teacher (read [Deeper: a teacher](#Deeper:-a-teacher) first), and a contrastive loss over ranks of which some have more samples
+# (read [Deeper: a loss in which samples meet](#Deeper:-a-loss-in-which-samples-meet) first).
 #
 # ## Deeper: one wrapper, or one for each model
 #
@@ -563,9 +565,9 @@ for when, m in (("before", 0.9), ("before", 0.99), ("before", 0.999), ("after", 
 # All the time the students are equal: each rank's loss asks for something else, and DDP averages it. So no comparison of
 # *models* shows the mistake. Copy after wrapping: `copy.deepcopy(ddp.module)`.
 #
-# A loop over `parameters()` leaves buffers behind: the teacher's BatchNorm keeps the statistics it was copied with.
-# `torch.optim.swa_utils.AveragedModel`, with `multi_avg_fn=get_ema_multi_avg_fn(0.99)`, is such a teacher ready-made, and
-# copies the student's buffers. But after a step these are not equal on all ranks (lesson 09): broadcast rank 0's.
+# `torch.optim.swa_utils.AveragedModel`, with `multi_avg_fn=get_ema_multi_avg_fn(0.99)`, is such a teacher ready-made. The
+# students here have weights only. If yours has a BatchNorm, it has buffers as well: are they equal on all ranks after a step?
+# (Lesson 09 asks that, and a task of this lesson.)
 #
 # ## Deeper: the same model on every rank?
 #

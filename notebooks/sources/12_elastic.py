@@ -605,7 +605,7 @@ assert far < 1e-5
 #
 # `torchrun` is also a library: `elastic_launch` starts the same agent. May the function that it runs be defined in a cell?
 
-# %% claims={"20": "refined"}
+# %% claims={"20": "refined"} tags=["notebook-only"]
 # %%ranks 1 --no-init
 import os
 

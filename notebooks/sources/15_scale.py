@@ -1127,4 +1127,4 @@ for rank in (0, 1000):
 # - Goyal et al., *Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour*, 2017: §4 is this lesson, on 256 GPUs.
 # - Thakur, Rabenseifner and Gropp, *Optimization of Collective Communication Operations in MPICH*, 2005: ring, tree, halving.
 #
-# **Next:** [lesson 16](16_capstone.ipynb), *Capstone: rescue the training script*. Or back to the [index](index.ipynb).
+# **Next:** [lesson 16](16_cluster.ipynb), *From laptop to cluster*. Or back to the [index](index.ipynb).

@@ -47,6 +47,9 @@
 # **DataParallel (DP).** One process, one thread for each GPU, the model copied in every forward. DDP's predecessor.
 # [01](01_dataparallel.ipynb)
 #
+# **DCP.** `torch.distributed.checkpoint`: all ranks save into one folder, each what it has, and a job of another size can load
+# it. [14](14_checkpoints.ipynb)
+#
 # **DDP.** `DistributedDataParallel`: one process for each GPU, each with a copy of the model that stays the same because all
 # take the same steps with averaged gradients. [04](04_buckets.ipynb)
 #
@@ -137,6 +140,12 @@
 #
 # **Unused parameter.** One that a step's loss does not depend on: its gradient never comes, and DDP waits for it.
 # [08](08_unused.ipynb)
+#
+# **Watchdog.** The thread with which NCCL's process group waits for collectives. After a timeout it ends the process, by default.
+# [13](13_debugging.ipynb)
+#
+# **Witness.** The course's word for a rank that waits where it should be, and whose message says only what it waited in.
+# [13](13_debugging.ipynb)
 #
 # **World size.** How many ranks there are. [00](00_first_ranks.ipynb)
 #

@@ -103,8 +103,8 @@ def test_memory_that_the_task_itself_takes_away_is_not_the_answer_s():
 
 
 def test_a_right_answer_passes_with_seeds_that_draw_trainings_which_diverge():
-    """Of these seeds, several draw a case for wrappers.Together in which rounding decides: it is drawn again."""
-    for seed in (11, 213, 278):
+    """These seeds draw a case for wrappers.Together in which rounding decides: it is drawn again."""
+    for seed in (77, 89):
         assert grade("wrappers.Together", SOURCES["wrappers/Together/right_class"], seed=seed).passed
 
 

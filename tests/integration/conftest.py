@@ -1,6 +1,6 @@
 """Gangs and kernels for the tests of this folder."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -41,10 +41,10 @@ def new_kernel(tmp_path: Path) -> Iterator[Callable[..., Kernel]]:
     """Starts kernels that the test may break."""
     mine: list[Kernel] = []
 
-    def start(**environment: str) -> Kernel:
+    def start(within: Sequence[str] = (), **environment: str) -> Kernel:
         folder = tmp_path / f"kernel{len(mine)}"
         folder.mkdir()
-        mine.append(Kernel(folder, **environment))
+        mine.append(Kernel(folder, within, **environment))
         return mine[-1]
 
     yield start

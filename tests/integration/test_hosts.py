@@ -1,27 +1,23 @@
 """Ranks on two hosts: the same cells, verdicts and endings, and each way in which a host or the network is lost."""
 
 import os
+import shlex
 import signal
+import subprocess
+import sys
 import threading
+import time
+from itertools import pairwise
 
 import psutil
 import pytest
 
-from course_lib.doctor import explained
-from course_lib.ranks.hosts.host import HostError, here
+from course_lib.ranks.hosts.host import HostError, command_for, here
 from course_lib.ranks.hosts.spread import Hosts, HostsStart
-from course_lib.ranks.kernel.gang import Gang, GangError, State
-from tests.support import networks
+from course_lib.ranks.kernel.gang import GangError, State
+from tests.support import networks, slow_wire
+from tests.support.on_hosts import MEETINGS, Cells
 from tests.support.ranks_and_kernels import until_gone
-
-IMPORTS = "import os, signal, time\nimport torch, torch.distributed as dist\nrank = dist.get_rank()"
-#: A loop in which all ranks meet about a hundred times a second.
-MEETINGS = """
-for step in range(STEPS):
-    dist.all_reduce(torch.ones(1))
-    time.sleep(0.01)
-print("came to the end")
-"""
 
 
 @pytest.fixture(scope="module")
@@ -37,19 +33,6 @@ def own_hosts():
     both = Hosts(["a", "b"], here())
     yield both
     both.close()
-
-
-class Cells:
-    """A gang on hosts: `cells(source)` runs a cell."""
-
-    def __init__(self, hosts, size=4):
-        self.gang = Gang(size, start=HostsStart(hosts, size, "auto"))
-        self.gang.wait_ready()
-        self(IMPORTS)
-
-    def __call__(self, source, **options):
-        options.setdefault("timeout", 60.0)
-        return explained(self.gang.run_cell(source, label="In [1]", first_line=2, **options))
 
 
 @pytest.fixture
@@ -184,6 +167,72 @@ def test_a_host_that_is_silent_for_a_moment_is_not_given_up(own_hosts):
     assert out.values == {rank: rank for rank in range(4)}
 
 
+def test_a_message_that_takes_long_on_a_slow_wire_is_a_sign_of_life(monkeypatch):
+    monkeypatch.setattr("course_lib.ranks.hosts.host.GONE_SECONDS", 3.0)
+    slow = shlex.join([sys.executable, slow_wire.__file__, "250_000"])
+    one = Hosts(["a"], f"{slow} {here()}")
+    try:
+        cells = Cells(one, 1)
+        assert len(cells("bytes(1_500_000)").values[0]) == 1_500_000
+        assert cells(f"len({'x' * 1_500_000!r})").values[0] == 1_500_000
+        # Nor is it taken for silence afterwards, when there is nothing to say.
+        with pytest.raises(subprocess.TimeoutExpired):
+            one.hosts[0]._process.wait(5.0)
+        assert cells("rank").values[0] == 0
+    finally:
+        one.close()
+
+
+def test_the_command_that_reaches_a_machine():
+    assert command_for("n1", "ssh login srun --jobid 7 --overlap -w {}") == (
+        [
+            "ssh",
+            "login",
+            "srun",
+            "--unbuffered",
+            "--jobid",
+            "7",
+            "--overlap",
+            "-w",
+            "n1",
+            "ddp-course",
+            "host",
+        ]
+    )
+    assert command_for("c1", "docker exec -i {}") == ["docker", "exec", "-i", "c1", "ddp-course", "host"]
+
+
+def test_the_stop_button_is_heard_while_a_host_with_many_ranks_is_silent(own_hosts):
+    cells = Cells(own_hosts, 12)
+    pid = own_hosts.hosts[1].ready.pid
+    shown = []
+    pressed = []
+
+    def press_stop(progress):
+        shown.append(progress.seconds)
+        if progress.silence and not pressed:
+            pressed.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
+
+    os.kill(pid, signal.SIGSTOP)
+    out = cells(MEETINGS.replace("STEPS", "10_000"), on_progress=press_stop)
+    assert out.interrupted
+    assert time.monotonic() - pressed[0] < 30
+    assert max(later - one for one, later in pairwise(shown)) < 5
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_when_the_time_is_up_nothing_is_said_of_ranks_on_a_machine_that_does_not_answer(own_hosts):
+    cells = Cells(own_hosts)
+    pid = own_hosts.hosts[1].ready.pid
+    os.kill(pid, signal.SIGSTOP)
+    out = cells(MEETINGS.replace("STEPS", "10_000"), timeout=5)
+    os.kill(pid, signal.SIGKILL)
+    assert out.diagnosis.kind == "unheard"
+    assert "b had not been heard" in out.diagnosis.summary
+    assert "its machine does not answer" in str(out)
+
+
 def test_names_and_commands_that_are_none_are_refused_in_a_line():
     for name, via, said in (
         ("-oProxyCommand=x", None, "is no name of a host"),
@@ -250,9 +299,14 @@ def test_on_two_machines_a_network_that_stays_cut_is_said_and_never_called_a_dea
     try:
         cells = Cells(both)
         threading.Timer(0.3, machines.pull).start()
+        began = time.monotonic()
         out = cells(MEETINGS.replace("STEPS", "10_000"), timeout=9)
         assert not out.proved
         assert out.diagnosis.kind == "network_cut"
+        assert out.notes == ("The process group could not be rebuilt: the ranks have to be restarted.",)
+        assert (
+            time.monotonic() - began - out.seconds < 8
+        )  # not the 12 s that a new group of these ranks may take
     finally:
         machines.put_back()
         both.close()

@@ -121,7 +121,7 @@ def four_gpus(monkeypatch):
     tried = tuple(
         Gpu(n, "CUDA error: out of memory" if n == 1 else "", "H100", 80_000, 80_000) for n in range(4)
     )
-    monkeypatch.setattr("course_lib.ranks.kernel.gang.find_gpus", lambda *_: Gpus(tried, 4))
+    monkeypatch.setattr("course_lib.ranks.kernel.local_start.find_gpus", lambda *_: Gpus(tried, 4))
 
 
 def test_ranks_know_their_gpu_and_touch_none_until_they_use_it(four_gpus):
@@ -184,7 +184,7 @@ def test_variables_that_choose_gpus_in_the_notebook_count_from_the_next_gang_on(
             (Gpu(0, "", "H100", 79_000, 81_000), Gpu(1, "", "H100", 79_000, 81_000)),
             2,
             "",
-            "2 (H100): memory for about 262",
+            "2 (H100): memory for about 254",
         ),
         (
             (Gpu(0, "", "T4", 15_000, 16_000), Gpu(1, "no answer within 30 seconds")),

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty
@@ -124,10 +124,11 @@ class Shown:
 class Kernel:
     """A real kernel, driven as JupyterLab drives it."""
 
-    def __init__(self, folder: Path, **environment: str) -> None:
+    def __init__(self, folder: Path, within: Sequence[str] = (), **environment: str) -> None:
+        """Start one; `within` is put before its command, and becomes it by `exec`."""
         self.manager = Manager()
         self.manager._kernel_spec = KernelSpec(
-            argv=[sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+            argv=[*within, sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
             display_name="test",
             language="python",
         )

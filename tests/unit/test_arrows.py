@@ -22,7 +22,7 @@ FLOORS = (
     {"board", "grading"},
     {"lab", "notebook"},
     {"cli"},
-    {"tools"},
+    {"host", "tools"},
 )
 #: Rooms whose files may not import each other's, within a room: from -> to.
 INSIDE_RANKS = {
@@ -31,6 +31,7 @@ INSIDE_RANKS = {
     "kernel": {"inside", "server"},
     "attach": {"kernel", "inside", "server"},
     "hosts": {"kernel", "inside", "server"},
+    "outside": {"inside"},
 }
 #: Arrows that run up all the same, and why.
 MEANT = {

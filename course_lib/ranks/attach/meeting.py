@@ -41,6 +41,19 @@ _INFO_SIZE, _INFO_EXIT = 64, 1 << 3
 _PIDFD_GET_INFO = 0xC0000000 | _INFO_SIZE << 16 | 0xFF << 8 | 11
 
 
+def run_name() -> str:
+    """What the processes of one run have in common, on all machines, and in each attempt."""
+    return _digest(_of_run()[:-1])
+
+
+def _of_run() -> list[str]:
+    return [os.environ.get(name, "") for name in _RUN]
+
+
+def _digest(parts: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
 class MeetingPlace:
     """A socket in a private folder, the same for all processes that one launcher has started for one attempt."""
 
@@ -48,9 +61,7 @@ class MeetingPlace:
         folder = private_folder()
         if folder is None:
             raise PermissionError("there is no folder for temporary files that only this user may enter")
-        of_run = [str(os.getppid()), *(os.environ.get(name, "") for name in _RUN)]
-        name = hashlib.sha256("\n".join(of_run).encode()).hexdigest()[:16]
-        self.path = folder / f"{name}.watcher"
+        self.path = folder / f"{_digest([str(os.getppid()), *_of_run()])}.watcher"
 
     def connect(self, start: Callable[[socket.socket], None]) -> socket.socket:
         """A wire to the watcher; `start` is called with the listening socket by whichever process comes first."""
@@ -77,8 +88,8 @@ class NotAllCame(Exception):
         self.missing = tuple(missing)
 
 
-def accept_ranks(listener: socket.socket) -> list[AttachedLink]:
-    """Wait until every rank of the run has said who it is.
+def accept_ranks(listener: socket.socket, expected: Sequence[int] = ()) -> list[AttachedLink]:
+    """Wait until every rank of the run has said who it is, or each of those that are `expected` on this machine.
 
     Each rank opens two wires: for questions and answers, and for what Python writes when the process crashes.
 
@@ -88,14 +99,13 @@ def accept_ranks(listener: socket.socket) -> list[AttachedLink]:
     hellos: dict[int, tuple[BlockingChannel, Hello]] = {}
     crashes: dict[int, socket.socket] = {}
     quiet: list[socket.socket] = []
-    world_size = 1
     with contextlib.ExitStack() as stack:
-        while len(hellos) < world_size or len(crashes) < world_size:
+        while not expected or len(hellos) < len(expected) or len(crashes) < len(expected):
             ready, _, _ = select.select([listener, *quiet], [], [])
             if listener not in ready:
                 for wire in [wire for wire in quiet if wire in ready]:
                     if not wire.recv(1, socket.MSG_PEEK):
-                        raise NotAllCame([rank for rank in range(world_size) if rank not in hellos])
+                        raise NotAllCame([rank for rank in expected if rank not in hellos])
                     quiet.remove(wire)  # the rank has already left the code: its answer is read later
                 continue
             # First the connections that wait already: in a run that was over before this loop, all ranks have come.
@@ -106,7 +116,7 @@ def accept_ranks(listener: socket.socket) -> list[AttachedLink]:
             if message is None:
                 continue
             hello = decode_message(Hello, message)
-            world_size = hello.world_size
+            expected = expected or range(hello.world_size)
             if hello.wire == "crashes":
                 crashes[hello.rank] = wire
             else:

@@ -36,11 +36,13 @@ from course_lib.ranks.protocol import BufferedChannel, Message
 
 _Answer = TypeVar("_Answer", bound=Body)
 
-#: Seconds without a sign of life after which that is said, and after which a host counts as gone.
-SILENT_SECONDS, GONE_SECONDS = 4.0, 10.0
+#: Seconds without a sign of life after which that is said, and after which a host counts as gone. After a cut of 8 s
+#: TCP may let as long pass again until it tries to send: it doubles its waits.
+SILENT_SECONDS, GONE_SECONDS = 4.0, 20.0
 _PROCESS_SECONDS = 2.0
 _MOST_BEFORE_GREETING = 1 << 16
-_SSH = "ssh -o BatchMode=yes {}"
+#: Without the last option an ssh whose network is cut outlives its kernel by a quarter of an hour.
+_SSH = "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=15 {}"
 _COMMAND = "ddp-course host"
 #: What may be the name of a host: it becomes a word of a command, and never one of its options.
 _NAME = re.compile(r"[A-Za-z0-9_\[][A-Za-z0-9_.:@%/\[\]-]*\Z")
@@ -66,7 +68,8 @@ def command_for(name: str, via: str | None) -> list[str]:
 
     Args:
         name: of the machine. via: the command that reaches it, with `{}` for the name; `ssh` where there is none.
-            `ddp-course host` is appended, unless it names that itself.
+            `ddp-course host` is appended, unless it names that itself, and Slurm's `srun` is not to keep what is no
+            whole line.
 
     Raises:
         HostError: this is no name, or no command.
@@ -81,6 +84,8 @@ def command_for(name: str, via: str | None) -> list[str]:
         raise HostError(f"--via {via}: say with {{}} where the host's name belongs, as in --via 'ssh {{}}'.")
     if not any("ddp-course" in word or "course_lib" in word for word in words):
         words += _COMMAND.split()
+    for place in [place for place, word in enumerate(words) if os.path.basename(word) == "srun"]:
+        words.insert(place + 1, "--unbuffered")
     return [word.replace("{}", name) for word in words]
 
 
@@ -90,10 +95,19 @@ class _HostChannel(BufferedChannel):
     def __init__(self, sock: socket.socket) -> None:
         super().__init__(sock)
         self.before = b""
+        self.moved = time.monotonic()
         self._greeted = False
+
+    def flush(self) -> None:
+        # What fits into an empty buffer need not be read by anybody.
+        full, before = self._told, len(self._outgoing)
+        super().flush()
+        if full and len(self._outgoing) < before:
+            self.moved = time.monotonic()
 
     def chunks(self) -> Iterator[bytes]:
         for chunk in super().chunks():
+            self.moved = time.monotonic()
             if self._greeted:
                 yield chunk
                 continue
@@ -118,8 +132,8 @@ class Host:
         within_ns: by how much that may be wrong.
     """
 
-    def __init__(self, name: str, via: str | None = None) -> None:
-        """Start the command that reaches the machine; returns at once.
+    def __init__(self, name: str, via: str | None = None, wire: socket.socket | None = None) -> None:
+        """Start the command that reaches the machine, or take the `wire` to one that has dialled in; returns at once.
 
         Raises:
             HostError: there is no such command.
@@ -138,8 +152,12 @@ class Host:
         self._lock = threading.RLock()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the host
         self._pinged: tuple[int, float, int] | None = None  # number, monotonic seconds, time in ns
+        self._process: subprocess.Popen[bytes] | None = None
+        self.channel = _HostChannel(wire or self._start(command_for(name, via)))
+        os.register_at_fork(after_in_child=self._forget)
+
+    def _start(self, command: list[str]) -> socket.socket:
         mine, theirs = socket.socketpair()
-        command = command_for(name, via)
         with theirs:
             try:
                 self._process = subprocess.Popen(
@@ -150,9 +168,8 @@ class Host:
                     start_new_session=True,
                 )
             except OSError as error:
-                raise HostError(f"{name}: {command[0]}: {error.strerror or error}.") from None
-        self.channel = _HostChannel(mine)
-        os.register_at_fork(after_in_child=self._forget)
+                raise HostError(f"{self.name}: {command[0]}: {error.strerror or error}.") from None
+        return mine
 
     def _forget(self) -> None:
         # A child that the kernel forks must not hold the wire open: the host would not see the kernel die.
@@ -165,18 +182,16 @@ class Host:
         with contextlib.suppress(OSError, ValueError):
             self._log.seek(0)
             text += self._log.read().decode(errors="replace")
-        return " / ".join(line.strip() for line in text.strip().splitlines()[-3:]) or "it printed nothing"
+        lines = [line.strip() for line in text.strip().splitlines()[-3:]]
+        return " / ".join(lines).removesuffix(".") or "it printed nothing"
 
     # -- what it says -------------------------------------------------------------------------------------------
 
     def read(self) -> None:
         """Take in what the host has said; never blocks."""
         with self._lock:
-            messages = self.channel.receive()
-            if messages and self._pinged is not None:  # any sign of life is one
-                self._pinged = (self._pinged[0], time.monotonic(), self._pinged[2])
             try:
-                for message in messages:
+                for message in self.channel.receive():
                     self._heard(message)
             except MalformedError as error:
                 self.lose(f"what it says cannot be read ({error})")
@@ -184,6 +199,8 @@ class Host:
                 self.lose(self._why_closed())
 
     def _why_closed(self) -> str:
+        if self._process is None:
+            return "it has ended; what it printed is where it was started"
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(1.0)  # what it has printed is complete then
         return f"its connection has ended: {self.last_words()}"
@@ -299,7 +316,8 @@ class Host:
     def processes(self, keys: tuple[int, ...]) -> Processes:
         """How the processes of these ranks are; nothing is said of them where the host does not answer."""
         with contextlib.suppress(HostError):
-            return self.ask(AskProcesses(next(_numbers), keys), Processes, _PROCESS_SECONDS)
+            if not self.unheard:
+                return self.ask(AskProcesses(next(_numbers), keys), Processes, _PROCESS_SECONDS)
         return Processes(0)
 
     # -- is it there? -------------------------------------------------------------------------------------------
@@ -309,13 +327,19 @@ class Host:
         with self._lock:
             if self._pinged is None and not self.gone:
                 self._pinged = (next(_numbers), time.monotonic(), time.time_ns())
-                if not self.channel.wants_write:
-                    self.say(Ping(self._pinged[0]))
+                self.say(Ping(self._pinged[0]))
 
     def silent_seconds(self) -> float:
-        """For how long a sign of life has been waited for."""
+        """For how long a sign of life has been waited for: bytes that come are one, or room for more."""
         pinged = self._pinged
-        return time.monotonic() - pinged[1] if pinged is not None and not self.gone else 0.0
+        if pinged is None or self.gone:
+            return 0.0
+        return time.monotonic() - max(pinged[1], self.channel.moved)
+
+    @property
+    def unheard(self) -> bool:
+        """True while it is not worth asking: whoever drives ranks must not wait for each of them in turn."""
+        return self.silent_seconds() > _PROCESS_SECONDS
 
     def check(self) -> None:
         """Notice whether it has been silent for too long; what has come is read first."""
@@ -332,14 +356,16 @@ class Host:
         self.channel.close()
         for link in self.links.values():
             link.lose_wire()
-        with contextlib.suppress(OSError):
-            self._process.kill()
+        if self._process is not None:
+            with contextlib.suppress(OSError):
+                self._process.kill()
 
     def close(self) -> None:
         """End the host, and with it its ranks; returns when the command has ended."""
         self.lose("it has been let go")
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(5.0)
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(5.0)
         self._log.close()
 
 

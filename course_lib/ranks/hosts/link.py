@@ -86,6 +86,11 @@ class RemoteLink(GangLink):
         return bool(self.host.gone)
 
     @property
+    def unheard(self) -> bool:
+        """True while its machine does not answer."""
+        return self.host.unheard
+
+    @property
     def host_name(self) -> str:
         """The machine's name."""
         return self.host.name

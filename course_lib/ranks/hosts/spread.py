@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from course_lib.ranks.hosts.host import SILENT_SECONDS, Host, HostError
+from course_lib.ranks.hosts.joining import Joining
 from course_lib.ranks.hosts.link import RemoteLink, next_key
 from course_lib.ranks.hosts.wire import (
     PING_SECONDS,
@@ -59,12 +60,20 @@ class Hosts:
         table: every trial of an address. places: the address of each host by which all others reach it.
     """
 
-    def __init__(self, names: Sequence[str], via: str | None = None, *, public: bool = False) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        via: str | None = None,
+        *,
+        public: bool = False,
+        joined: Joining | None = None,
+    ) -> None:
         """Start a host process on each machine, and find out how they reach each other.
 
         Args:
             names: of the machines. via: the command that reaches one, see `host.command_for`.
             public: ranks may listen on an address that is not private.
+            joined: where these have dialled in; it is closed with them.
 
         Raises:
             HostError: one clear line about the first host that cannot be used.
@@ -77,9 +86,10 @@ class Hosts:
         self.table: tuple[Reached, ...] = ()
         self.places: dict[str, Address] = {}
         self._ended = threading.Event()
+        self._joined = joined
         try:
             for name in names:
-                self.hosts.append(Host(name, via))
+                self.hosts.append(Host(name, via, joined.came[name] if joined else None))
             for host in self.hosts:
                 self._check_course(host)
             self._find_places(public)
@@ -193,6 +203,8 @@ class Hosts:
         self._ended.set()
         for host in self.hosts:
             host.close()
+        if self._joined is not None:
+            self._joined.close()
 
 
 def _told(host: Host) -> HostReady:
@@ -288,7 +300,7 @@ class HostsStart(Start):
                         epoch=gang.epoch,
                     )
                     environment = {
-                        **choice.environment,
+                        **choice.environment_of(rank),
                         "RANK": str(rank),
                         "LOCAL_RANK": str(local),
                         "GROUP_RANK": str(place),

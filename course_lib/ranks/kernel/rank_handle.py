@@ -87,6 +87,11 @@ class Link(abc.ABC):
         return False
 
     @property
+    def unheard(self) -> bool:
+        """True while its machine does not answer, so that nothing can be learned of its process."""
+        return False
+
+    @property
     def host_name(self) -> str:
         """The machine that it is on; empty for this one."""
         return ""

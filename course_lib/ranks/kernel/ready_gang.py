@@ -19,7 +19,7 @@ from course_lib.ranks.messages import Fetch, Fetched, Rebuild, Rebuilt
 
 #: Connecting every rank with every other takes time that grows with their number.
 _START_SECONDS, _START_SECONDS_PER_RANK = 60.0, 1.0
-_REBUILD_SECONDS, _REBUILD_SECONDS_PER_RANK = 10.0, 0.5
+_REBUILD_SECONDS, _REBUILD_SECONDS_PER_RANK, _REBUILD_SECONDS_IF_CUT = 10.0, 0.5, 4.0
 _FETCH_SECONDS = 60.0
 
 
@@ -97,8 +97,11 @@ class ReadyGang(Wires):
             return {}
         return issued_between(self.get_statuses(_FETCH_SECONDS, detail=True), started_ns, ended_ns)
 
-    def rebuild_group(self) -> int | None:
+    def rebuild_group(self, cut: bool = False) -> int | None:
         """Give the ranks a new process group, keeping their Python state.
+
+        Args:
+            cut: the network between the ranks' machines was cut a moment ago: either it is mended, or no group comes.
 
         Returns how many DDP wrappers were moved to it on rank 0, or None when that failed: only a restart helps then.
         """
@@ -109,7 +112,9 @@ class ReadyGang(Wires):
             return 0
         self.epoch += 1
         patience = _REBUILD_SECONDS + _REBUILD_SECONDS_PER_RANK * self.world_size
-        if any(link.uses_gpus for link in self.links):  # NCCL may connect them anew, as at the start
+        if cut:
+            patience = _REBUILD_SECONDS_IF_CUT
+        elif any(link.uses_gpus for link in self.links):  # NCCL may connect them anew, as at the start
             patience = start_patience(self.world_size)
         replies = self.ask(Rebuild(self.epoch), Rebuilt, patience)
         if len(replies) < self.world_size or any(reply.problem is not None for reply in replies.values()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from course_lib.outcome.fold import rank_list
+from course_lib.outcome.outcome import NOT_ARRIVED
 from course_lib.ranks import nccl_counts
 from course_lib.ranks.kernel.job import Run, what_was_run
 from course_lib.ranks.kernel.make_outcome import PEER_LOST
@@ -30,7 +31,7 @@ def repair_group(gang: ReadyGang, run: Run) -> tuple[str, ...]:
         return (*apart, *_still_on_gpus(run, bool(apart)))
     if not gang.init:
         return ("The ranks are free again; their process groups are yours to rebuild.",)
-    moved = gang.rebuild_group()
+    moved = gang.rebuild_group(cut=any(doubt.endswith(NOT_ARRIVED) for doubt in run.doubts))
     if moved is None:
         return ("The process group could not be rebuilt: the ranks have to be restarted.",)
     note = (

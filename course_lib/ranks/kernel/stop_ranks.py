@@ -98,6 +98,8 @@ def of_unanswering(wires: Wires, run: Run, link: Link) -> Waiting:
     """What can be known of a rank that does not answer."""
     if link.is_stopped():
         return Waiting(link.rank, None, "", "", state=RankState.STOPPED)
+    if link.unheard:
+        return Waiting(link.rank, None, "", "", state=RankState.UNHEARD)
     stack = _stack_from_signal(wires, link)
     where, source = (stack[-1].where(), stack[-1].source) if stack else ("", "")
     state = RankState.LOCKED if link.rank in run.locked else RankState.SILENT

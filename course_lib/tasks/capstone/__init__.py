@@ -1,1 +1,1 @@
-"""Lesson 16, the capstone: a whole training script, launched by torchrun's agent and judged by what it does there."""
+"""Lesson 17, the capstone: a whole training script, launched by torchrun's agent and judged by what it does there."""

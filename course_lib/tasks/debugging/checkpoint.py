@@ -72,7 +72,7 @@ class Checkpoint(Mystery[Case, Run, None]):
     )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
-        """Another writer than the lesson's."""
+        """Another writer than the exercise's."""
         for writer, seconds in zip(chance.sample((0, 2), 2), _SECONDS, strict=True):
             yield {"writer": writer, "seconds": seconds, "key": f"written/{chance.randint(1, 10**9)}"}
 

@@ -1,4 +1,4 @@
-"""Mystery 1: it hangs after the last batch."""
+"""Mystery 2: it hangs after the last batch."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Epoch(Mystery[Case, Run, Oracle]):
     )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
-        """The lesson's photographs, then others."""
+        """The exercise's photographs, then others."""
         yield _with_late_rank([list(part) for part in _SHOWN], chance)
         drawn = [[chance.randint(1, 9) / 10 for _ in range(8)] for _ in range(world_size)]
         # Of the first rank's, three are left: a batch and a half.

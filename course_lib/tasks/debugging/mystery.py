@@ -1,4 +1,4 @@
-"""What the six mysteries have in common: two names, and a repaired script that runs on real ranks.
+"""What the seven mysteries have in common: two names, and a repaired script that runs on real ranks.
 
 The cell gives `culprit` and `cause` beside the function. Only when both are right is the function run: a script that
 still hangs would be explained by the doctor, and finding out is the task.
@@ -29,7 +29,7 @@ from course_lib.tasks.task import (
 CAUSES = {
     "fewer_batches": "one rank has fewer batches than the others",
     "skipped": "one rank leaves out a step, after an exception that the script catches",
-    "late": "one rank comes, but later than the others are willing to wait",
+    "late": "one rank is slow: it comes, but later than the others are willing to wait",
     "order": "the ranks do the same things in different orders",
     "one_rank": "one rank calls a collective that the others do not call",
     "types": "the ranks call the same collective with tensors of different shapes or types",
@@ -50,7 +50,7 @@ class Seen(TypedDict, Generic[SeenT]):
 
 @dataclass(frozen=True)
 class Solution:
-    """What happened in the lesson's run.
+    """What happened in the run that is shown.
 
     Attributes:
         culprit, cause: the two names. seen_doing: what was seen of the other ranks, for those who name one of them.

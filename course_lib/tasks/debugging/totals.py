@@ -65,7 +65,7 @@ class Totals(Mystery[Case, Run, Oracle]):
     )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
-        """The lesson's labels, then ranks that have not seen all of them."""
+        """The exercise's labels, then ranks that have not seen all of them."""
         yield {"labels": [list(part) for part in _SHOWN]}
         kinds = chance.sample(["ant", "bee", "cow", "elk", "fox", "gnu"], 4)
         labels = [[kind] * chance.randint(1, 5) for kind in kinds for _ in range(world_size)]

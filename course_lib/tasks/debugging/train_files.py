@@ -1,4 +1,4 @@
-"""Mystery 2: it always hangs on the last file."""
+"""Mystery 1: it always hangs on the last file."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class TrainTowers(Mystery[Case, Run, list[float]]):
     )
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
-        """The lesson's orders, then one in which another rank goes its own way in the second step."""
+        """The exercise's orders, then one in which another rank goes its own way in the second step."""
         yield {"seed": chance.randint(1, 10**6), "chances": [0, 1, 2]}
         odd = chance.choice((1, 2))
         seeds = [0] * world_size

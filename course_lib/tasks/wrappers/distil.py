@@ -1,10 +1,11 @@
-"""Task 3: a student in DDP, and a momentum teacher beside it."""
+"""Task 3: a student with a BatchNorm in DDP, and a momentum teacher beside it."""
 
 from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, TypedDict
@@ -28,16 +29,60 @@ if TYPE_CHECKING:
 
     Batch = tuple[Tensor, Tensor, Tensor]
 
+
+@dataclass(frozen=True)
+class Way:
+    """How student and teacher are trained.
+
+    Attributes:
+        before: every rank copies the student before DDP makes all equal. own_start: DDP leaves its running statistics.
+        share: the student's share in the teacher's weights, from the momentum. early: before the optimizer's step.
+        statistics: what the teacher takes over of the student's running statistics after a step: those of `rank 0`,
+            its `own` rank's, or the `mean` of all (`mean, of the student too`: it goes on with that); `nothing`, or
+            `nothing, until the end`; on `rank 0 alone`; or a share, as of the weights: of `rank 0, a share`, of
+            its `own, a share`.
+        mode: the teacher's, `eval` or `train`. terms: the parts of the loss.
+    """
+
+    before: bool = False
+    own_start: bool = False
+    share: Callable[[float], float] = lambda momentum: 1 - momentum
+    early: bool = False
+    statistics: str = "rank 0"
+    mode: str = "eval"
+    terms: tuple[str, ...] = ("labels", "target")
+
+
 #: By misconception; a slash and a variant may follow.
-_WAYS = (
-    "right",
-    "copied_before",
-    "momentum_reversed",
-    "too_early",
-    "never_follows",
-    "half_the_loss/labels",
-    "half_the_loss/target",
-)
+_WAYS = {
+    "right": Way(),
+    "copied_before": Way(before=True),
+    "copied_before + buffers_left": Way(before=True, statistics="nothing"),
+    "copied_before + own_statistics": Way(before=True, statistics="own"),
+    "copied_before + teacher_in_train_mode": Way(before=True, statistics="nothing", mode="train"),
+    "teacher_in_train_mode": Way(statistics="nothing", mode="train"),
+    "teacher_in_train_mode/copied": Way(mode="train"),
+    "teacher_in_train_mode + own_statistics": Way(statistics="own", mode="train"),
+    "buffers_left": Way(statistics="nothing"),
+    "buffers_left/until the end": Way(statistics="nothing, until the end"),
+    "buffers_left/on other ranks": Way(statistics="rank 0 alone"),
+    "buffers_left + too_early": Way(statistics="nothing", early=True),
+    "buffers_left + momentum_reversed": Way(statistics="nothing", share=lambda momentum: momentum),
+    "own_statistics": Way(statistics="own"),
+    "own_statistics/at the start": Way(own_start=True),
+    "statistics_follow": Way(statistics="rank 0, a share"),
+    "statistics_follow + own_statistics": Way(statistics="own, a share"),
+    "statistics_averaged": Way(statistics="mean"),
+    "statistics_averaged/student": Way(statistics="mean, of the student too"),
+    "no_momentum": Way(share=lambda _: 1.0),
+    "no_momentum + own_statistics": Way(share=lambda _: 1.0, statistics="own"),
+    "momentum_reversed": Way(share=lambda momentum: momentum),
+    "too_early": Way(early=True),
+    "never_follows": Way(share=lambda _: 0.0),
+    "never_follows/nothing": Way(share=lambda _: 0.0, statistics="nothing"),
+    "half_the_loss/labels": Way(terms=("labels",)),
+    "half_the_loss/target": Way(terms=("target",)),
+}
 
 
 class Case(TypedDict):
@@ -51,26 +96,36 @@ class Case(TypedDict):
 
 
 class Seen(TypedDict):
-    """The weights of both, whether the teacher is wrapped or has gradients, and whether it is the student itself."""
+    """The weights of both, the teacher's running statistics, and whether it is wrapped or has gradients."""
 
     student: list[float]
     teacher: list[float]
+    statistics: list[float]
     wrapped: bool
     gradients: bool
 
 
 class Both(TypedDict):
-    """The weights of the student and of the teacher."""
+    """The weights of the student and of the teacher, and the teacher's running statistics."""
 
     student: list[float]
     teacher: list[float]
+    statistics: list[float]
 
 
 ThisTrial = Trial[Case, Seen, dict[str, list[Both]]]
 
 
 def _student(seed: int) -> nn.Module:
-    return network(seed, 4, 5, 2)
+    """A network with a BatchNorm; its running statistics are drawn, too."""
+    net = network(seed, 4, 5, 2, norm=True)
+    for place, statistic in enumerate(_statistics(net)):
+        statistic.copy_(drawn(seed + 1 + place, *statistic.shape).abs() + 0.5)
+    return net
+
+
+def _statistics(net: nn.Module) -> list[Tensor]:
+    return [buffer for buffer in net.buffers() if buffer.is_floating_point()]
 
 
 def _batches(case: Case, rank: int) -> list[Batch]:
@@ -122,13 +177,14 @@ class Distil(Compared[Case, Seen, Both]):
         return {
             "student": weights[0],
             "teacher": weights[1],
+            "statistics": numbers(_statistics(teacher)),
             "wrapped": any(isinstance(part, DistributedDataParallel) for part in teacher.modules()),
             "gradients": any(p.grad is not None for p in teacher.parameters()),
         }
 
     def oracle(self, case: Case, world_size: int) -> dict[str, Callable[[], list[Both]]]:
         """What one process finds that has the samples of all ranks, and what misconceptions find."""
-        return {way: partial(_alone, case, world_size, way) for way in _WAYS}
+        return {name: partial(_alone, case, world_size, way) for name, way in _WAYS.items()}
 
     gives_teacher = gate(
         "distil(...) returns the teacher, a model like the student.", "rank {rank} returned {given}"
@@ -144,7 +200,7 @@ class Distil(Compared[Case, Seen, Both]):
         return None
 
     student_right = compared(
-        "The student ends with the weights of one process that trains on the samples of all ranks.",
+        "The student ends with the weights that one process finds for all ranks.",
         "with {case} on {gang}, the student of rank {rank} is off by up to {gap:.2g}",
         of="student",
     )
@@ -152,6 +208,12 @@ class Distil(Compared[Case, Seen, Both]):
         "The teacher is the one that process has, on every rank.",
         "with {case} on {gang}, the teacher of rank {rank} is off by up to {gap:.2g}",
         of="teacher",
+    )
+
+    statistics_right = compared(
+        "The teacher has rank 0's running statistics of the student, on every rank.",
+        "with {case} on {gang}, the running statistics of rank {rank}'s teacher are off by up to {gap:.2g}",
+        of="statistics",
     )
 
     def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
@@ -165,22 +227,28 @@ class Distil(Compared[Case, Seen, Both]):
         texts = {
             "DistributedDataParallel is not needed": "teacher_in_ddp",
             "Expected to have finished reduction": "teacher_counted",
+            "can't be cast to the desired output type Long": "statistics_follow",
+            "expected dtype long": "statistics_follow",
         }
         return recognise_by_message(outcome, texts)
 
 
-def _alone(case: Case, world_size: int, way: str) -> list[Both]:
-    """One process with one student and a teacher for each rank (equal ones, unless they were copied early)."""
+def _alone(case: Case, world_size: int, way: Way) -> list[Both]:
+    """One process with one student, and for each rank a teacher and the student's running statistics there."""
     import torch
 
     mse = torch.nn.functional.mse_loss
     student = _student(case["seed"])
     teachers = [
-        _student(case["seed"] + 17 * rank) if way == "copied_before" else copy.deepcopy(student)
+        _student(case["seed"] + 17 * rank) if way.before else copy.deepcopy(student)
         for rank in range(world_size)
     ]
+    for rank, teacher in enumerate(teachers):
+        teacher.train(way.mode == "train")
+        if way.own_start:
+            _take_over(_statistics(teacher), _statistics(_student(case["seed"] + 17 * rank)))
     optimizer = torch.optim.SGD(student.parameters(), lr=case["lr"])
-    share = {"momentum_reversed": case["momentum"], "never_follows": 0.0}.get(way, 1 - case["momentum"])
+    share = way.share(case["momentum"])
 
     def follow() -> None:
         with torch.no_grad():
@@ -190,16 +258,43 @@ def _alone(case: Case, world_size: int, way: str) -> list[Both]:
 
     for parts in zip(*(_batches(case, rank) for rank in range(world_size)), strict=True):
         optimizer.zero_grad()
+        start = _copies(_statistics(student))
+        ends = []
         for teacher, (x, noisy, y) in zip(teachers, parts, strict=True):
+            _take_over(_statistics(student), start)  # each forward in DDP begins with rank 0's
             output = student(noisy)
-            parts_of_loss = {"labels": mse(output, y), "target": mse(output, teacher(x).detach())}
-            wanted = way.partition("half_the_loss/")[2]
-            loss = parts_of_loss[wanted] if wanted else added(parts_of_loss.values())
-            (loss / world_size).backward()
-        if way == "too_early":
+            ends.append(_copies(_statistics(student)))
+            terms = {"labels": mse(output, y), "target": mse(output, teacher(x).detach())}
+            (added(terms[term] for term in way.terms) / world_size).backward()
+        mean = [added(some) / world_size for some in zip(*ends, strict=True)]
+        if way.statistics == "mean, of the student too":
+            ends = [mean] * world_size
+        _take_over(_statistics(student), ends[0])
+        if way.early:
             follow()
         optimizer.step()
-        if way != "too_early":
+        if not way.early:
             follow()
+        whose, _, partly = way.statistics.partition(", ")
+        for rank, (teacher, own) in enumerate(zip(teachers, ends, strict=True)):
+            left = _statistics(teacher)
+            alone = left if rank else own
+            taken = {"rank 0": ends[0], "own": own, "mean": mean, "rank 0 alone": alone}.get(whose, left)
+            _take_over(left, taken, share if partly == "a share" else 1.0)
+    if way.statistics == "nothing, until the end":
+        for teacher in teachers:
+            _take_over(_statistics(teacher), _statistics(student))
     weights = numbers(student.parameters())
-    return [{"student": weights, "teacher": numbers(teacher.parameters())} for teacher in teachers]
+    return [
+        {"student": weights, "teacher": numbers(one.parameters()), "statistics": numbers(_statistics(one))}
+        for one in teachers
+    ]
+
+
+def _copies(tensors: Iterable[Tensor]) -> list[Tensor]:
+    return [tensor.clone() for tensor in tensors]
+
+
+def _take_over(old: Iterable[Tensor], new: Iterable[Tensor], share: float = 1.0) -> None:
+    for mine, its in zip(old, new, strict=True):
+        mine.copy_((1 - share) * mine + share * its)

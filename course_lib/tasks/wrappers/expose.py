@@ -1,4 +1,4 @@
-"""Task 2: two methods of a model, both averaged."""
+"""Task 2: two methods of a model, both averaged, chained or side by side."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from course_lib.tasks.task import (
     gate,
     recognise_by_message,
 )
-from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
+from course_lib.tasks.weights import ROUNDING, added, close, drawn, farthest, network, numbers
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -28,7 +28,14 @@ if TYPE_CHECKING:
     Method = Callable[[Tensor], Tensor]
 
 _LR = 0.2
-_CALLS = {"both": "encode and decode", "codes": "encode alone", "decode": "decode alone"}
+#: Misconceptions that a step's weights show.
+_WAYS = ("detached", "added_up")
+_CALLS = {
+    "both": "decode on what encode returns",
+    "codes": "encode alone",
+    "decode": "decode alone",
+    "apart": "encode and decode side by side",
+}
 
 
 class Autoencoder(Protocol):
@@ -83,9 +90,12 @@ def _loss(case: Case, step: int, rank: int, encode: Method, decode: Method) -> T
     seed = case["seed"] + 1000 * step + 10 * rank
     x, code = drawn(seed + 1, case["batch"], 4), drawn(seed + 2, case["batch"], 3)
     kind = case["calls"][step]
-    if kind == "codes":
-        return (encode(x) - code).square().mean()
-    return (decode(code if kind == "decode" else encode(x)) - x).square().mean()
+    terms = []
+    if kind in ("codes", "apart"):
+        terms.append((encode(x) - code).square().mean())
+    if kind != "codes":
+        terms.append((decode(encode(x) if kind == "both" else code) - x).square().mean())
+    return added(terms)
 
 
 def _other_start(trial: ThisTrial, rank: int) -> str:
@@ -101,14 +111,14 @@ class Expose(Task[Case, Weights, Oracle]):
     tolerance = ROUNDING
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
-        """Steps of three kinds, in any order; the last one needs both methods."""
-        for _ in range(2):
-            calls = ["both", "codes", "decode", "codes", "decode"]
+        """Steps of three kinds, in any order, and a last one that needs both methods; then some side by side, too."""
+        for more, last in ((["codes", "decode"], "both"), (["apart"], "apart")):
+            calls = ["both", "codes", "decode", *more]
             chance.shuffle(calls)
             yield {
                 "seed": chance.randint(1, 10**6),
                 "batch": chance.choice((3, 4, 5)),
-                "calls": [*calls, "both"],
+                "calls": [*calls, last],
             }
 
     def describe(self, case: Case) -> str:
@@ -138,6 +148,7 @@ class Expose(Task[Case, Weights, Oracle]):
         return {
             "right": partial(_alone, case, world_size, 1 / world_size),
             "added_up": partial(_alone, case, world_size, 1.0),
+            "detached": partial(_alone, case, world_size, 1 / world_size, cut=True),
         }
 
     #: A pair of callables.
@@ -165,42 +176,54 @@ class Expose(Task[Case, Weights, Oracle]):
     def right(self, trial: ThisTrial) -> Miss | None:
         for step, kind in enumerate(trial.case["calls"], start=1):
             for rank, seen in trial.seen.items():
-                right, added = (trial.oracle[way][step] for way in ("right", "added_up"))
+                right, *known = (trial.oracle[way][step] for way in ("right", *_WAYS))
                 gap = farthest(seen[step], right)
                 if not close(seen[step], right):
                     apart = any(
                         not close(seen[step], other[step]) and close(seen[0], other[0])
                         for other in trial.seen.values()
                     )
+                    named = (way for way, found in zip(_WAYS, known, strict=True) if close(seen[step], found))
                     return Miss(
                         f"after a step that calls {_CALLS[kind]}, the weights of rank {rank} of {trial.world_size} are "
                         f"off by up to {gap:.2g}",
-                        "around_the_wrapper" if apart else "added_up" if close(seen[step], added) else None,
+                        "around_the_wrapper" if apart else next(named, None),
                     )
         return None
 
     def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
-        """By what torch says."""
+        """By what torch says; after steps that went through, in which one method led into the other."""
+        chained = any(trial.world_size == outcome.world_size for trial in trials)
         texts = {
+            "not compatible with static_graph": "graph_not_static",
             "Expected to have finished reduction": "unused_not_expected",
-            "ready only once": "around_the_wrapper",
+            "ready only once": "side_by_side" if chained else "around_the_wrapper",
+            'missing the required "forward"': "no_forward",
             "gradient which is undefined": "around_the_wrapper",  # a backward that no forward of DDP announced
             "'DistributedDataParallel' object has no attribute": "no_such_method",
         }
         return recognise_by_message(outcome, texts)
 
 
-def _alone(case: Case, world_size: int, share: float) -> list[list[float]]:
-    """The weights at the start and after each step; `share` is what each rank's gradient counts."""
+def _alone(case: Case, world_size: int, share: float, cut: bool = False) -> list[list[float]]:
+    """The weights at the start and after each step.
+
+    Args:
+        share: what each rank's gradient counts. cut: whether the code is detached on its way to decode.
+    """
     import torch
 
     net = _model(case["seed"])
+
+    def decode(code: Tensor) -> Tensor:
+        return net.decode(code.detach() if cut else code)
+
     optimizer = torch.optim.SGD(net.parameters(), lr=_LR)
     weights = [numbers(net.parameters())]
     for step in range(len(case["calls"])):
         optimizer.zero_grad()
         for rank in range(world_size):
-            (_loss(case, step, rank, net.encode, net.decode) * share).backward()
+            (_loss(case, step, rank, net.encode, decode) * share).backward()
         optimizer.step()
         weights.append(numbers(net.parameters()))
     return weights

@@ -1,4 +1,4 @@
-"""Task 1: a wrapper module for any number of inputs."""
+"""Task 1: the wrapper module from the forum, repaired, and for any number of inputs."""
 
 from __future__ import annotations
 
@@ -22,17 +22,31 @@ from course_lib.tasks.weights import ROUNDING, drawn, network, numbers
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-_LR = 0.1
-#: What may be detached: the output "embeddings", the output "scores", or what the head gets.
-_WAYS = ("right", "detached/embeddings", "detached/scores", "detached/head")
+_LR = 0.05
+_PARTS = ("encoder", "head")
+#: By misconception; a slash and a variant may follow. What may be detached: the output "embeddings", the output
+#: "scores", or what the head gets.
+_WAYS = (
+    "right",
+    "hidden/encoder",
+    "hidden/head",
+    "one_tuple/stacked",
+    "copied/encoder",
+    "copied/head",
+    "detached/embeddings",
+    "detached/scores",
+    "detached/head",
+    "detached/embeddings and head",
+    "detached/all but the last",
+)
 
 
 class Case(TypedDict):
-    """By step, the number of inputs."""
+    """By step and rank, the number of inputs."""
 
     seed: int
     batch: int
-    inputs: list[int]
+    inputs: list[list[int]]
 
 
 class Seen(TypedDict):
@@ -73,7 +87,7 @@ def _parts(seed: int) -> tuple[nn.Module, nn.Module]:
 
 def _inputs(case: Case, step: int, rank: int) -> list[Tensor]:
     seed = case["seed"] + 1000 * step + 100 * rank
-    return [drawn(seed + place, case["batch"], 4) for place in range(case["inputs"][step])]
+    return [drawn(seed + place, case["batch"], 4) for place in range(case["inputs"][step][rank])]
 
 
 def _loss(scores: Tensor, embeddings: Sequence[Tensor]) -> Tensor:
@@ -86,20 +100,26 @@ def _copied(trial: ThisTrial, rank: int) -> str | None:
 
 
 class Together(Compared[Case, Seen, Found]):
-    """A wrapper module for any number of inputs."""
+    """The wrapper module from the forum, for any number of inputs."""
 
     name = "wrappers.Together"
     world_sizes = (1, 2, 3)
     tolerance = ROUNDING
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
-        """Two inputs in all steps; and another number in each."""
-        for inputs in ([2, 2, 2], chance.sample((1, 2, 3, 4), 3)):
+        """Two inputs in all steps; another number in each; and another one on each rank."""
+        each = chance.sample((1, 2, 3, 4), 3)
+        for inputs in (
+            [[2] * world_size] * 3,
+            [[count] * world_size for count in each],
+            [chance.sample((1, 2, 3, 4), world_size) for _ in each],
+        ):
             yield {"seed": chance.randint(1, 10**6), "batch": chance.choice((3, 4, 5)), "inputs": inputs}
 
     def describe(self, case: Case) -> str:
         """How many inputs it is called with."""
-        return f"{toys.short(case['inputs'])} inputs"
+        steps = [some[0] if len(set(some)) == 1 else toys.short(some) for some in case["inputs"]]
+        return f"{', then '.join(map(str, steps))} inputs"
 
     def trial(self, answer: Callable[[nn.Module, nn.Module], object], case: Case) -> Seen:
         """What came out in the first step, and the weights of the given parts before and after training."""
@@ -115,9 +135,9 @@ class Together(Compared[Case, Seen, Found]):
         optimizer = torch.optim.SGD(parameters, lr=_LR)
         first: list[float] = []
         start = numbers(parameters)
-        for step, count in enumerate(case["inputs"]):
+        for step, counts in enumerate(case["inputs"]):
             output = ddp(*_inputs(case, step, rank))
-            scores, embeddings = _read(output, count)
+            scores, embeddings = _read(output, counts[rank])
             first = first or numbers([scores, *embeddings])
             optimizer.zero_grad()
             _loss(scores, embeddings).backward()
@@ -178,22 +198,45 @@ def _read(output: object, count: int) -> tuple[Tensor, list[Tensor]]:
 
 
 def _alone(case: Case, world_size: int, way: str) -> list[Found]:
-    """One process; `way` names what is detached, or nothing."""
+    """One process; `way` names what is detached, in no module that DDP knows, or copied."""
     import torch
 
-    encoder, head = _parts(case["seed"])
-    parameters = [*encoder.parameters(), *head.parameters()]
-    optimizer = torch.optim.SGD(parameters, lr=_LR)
+    what, _, place = way.partition("/")
+    equal = _parts(case["seed"])
+    given = [_parts(case["seed"] + 17 * rank) for rank in range(world_size)]
+    apart = [what == "hidden" and place == part for part in _PARTS]
+    #: By rank, encoder and head: the same on all ranks, if DDP knows them.
+    models = [
+        [mine if alone else shared for mine, shared, alone in zip(own, equal, apart, strict=True)]
+        for own in given
+    ]
+    parts = list(dict.fromkeys(part for model in models for part in model))
+    copied = [part for part, name in zip(equal, _PARTS, strict=True) if what == "copied" and name == place]
+    optimizer = torch.optim.SGD(
+        [p for part in parts if part not in copied for p in part.parameters()], lr=_LR
+    )
     first: list[list[float]] = []
     for step in range(len(case["inputs"])):
         optimizer.zero_grad()
-        for rank in range(world_size):
+        for rank, (encoder, head) in enumerate(models):
             embeddings = [encoder(each) for each in _inputs(case, step, rank)]
-            scores = head(*([each.detach() for each in embeddings] if way == "detached/head" else embeddings))
+            if place == "all but the last":
+                embeddings[:-1] = [each.detach() for each in embeddings[:-1]]
+            cut = [each.detach() for each in embeddings] if what == "detached" else embeddings
+            heads = cut if place in ("head", "embeddings and head") else embeddings
+            scores = head(torch.cat(heads)) if what == "one_tuple" else head(*heads)
             if step == 0:
                 first.append(numbers([scores, *embeddings]))
-            cut = [each.detach() for each in embeddings] if way == "detached/embeddings" else embeddings
-            (_loss(scores.detach() if way == "detached/scores" else scores, cut) / world_size).backward()
+            shown = cut if "embeddings" in place else embeddings
+            (_loss(scores.detach() if place == "scores" else scores, shown) / world_size).backward()
+        for part in parts:
+            if part not in equal:
+                for parameter in part.parameters():
+                    parameter.grad = None if parameter.grad is None else world_size * parameter.grad
         optimizer.step()
-    weights = numbers(parameters)
-    return [{"first": outputs, "weights": weights} for outputs in first]
+    if copied:  # in its place, each rank has what it was given
+        models = [
+            [mine if end in copied else end for mine, end in zip(own, equal, strict=True)] for own in given
+        ]
+    weights = [numbers(p for part in model for p in part.parameters()) for model in models]
+    return [{"first": outputs, "weights": end} for outputs, end in zip(first, weights, strict=True)]

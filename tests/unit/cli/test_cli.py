@@ -94,18 +94,54 @@ def test_a_hub_has_the_copy_made_and_opens_it_itself(tmp_path, monkeypatch):
     assert (given / "learner/notebooks/index.ipynb").is_file()
 
 
+def test_a_lesson_is_exported_from_the_copy_or_as_shipped_and_never_over_somebody_s_file(
+    tmp_path, monkeypatch
+):
+    copy = tmp_path / "copy/notebooks/06_alternation.ipynb"
+    copy.parent.mkdir(parents=True)
+    text = (ROOT / "notebooks/06_alternation.ipynb").read_text(encoding="utf-8")
+    copy.write_text(text.replace("share", "mine"), encoding="utf-8")
+    monkeypatch.setenv("DDP_COURSE_LEARNER", str(tmp_path / "copy"))
+    monkeypatch.chdir(ROOT)
+    assert "\n    mine = (1.0, 3.0)" in ddp_course("export", "06", "-o", "-").output
+    assert "\n    share = (1.0, 3.0)" in ddp_course("export", "06", "--shipped", "-o", "-").output
+    target = tmp_path / "06.py"
+    for _ in range(2):  # its own file may be written again
+        assert ddp_course("export", "06_alternation", "-o", str(target)).exit_code == 0
+    target.write_text("my own\n", encoding="utf-8")
+    done = ddp_course("export", "06", "-o", str(target))
+    assert done.exit_code == 1
+    assert target.read_text(encoding="utf-8") == "my own\n"
+    assert ddp_course("export", "06", "-o", str(target), "--force").exit_code == 0
+
+
+def test_what_cannot_be_exported_is_refused_in_one_line(tmp_path):
+    broken = tmp_path / "broken.ipynb"
+    broken.write_text("{", encoding="utf-8")
+    for name, why in (
+        ("77", "There is no lesson '77'"),
+        ("17", "has no cells on ranks"),
+        (str(broken), "is no notebook that can be read"),
+    ):
+        done = ddp_course("export", name, "-o", str(tmp_path / "out.py"))
+        assert done.exit_code == 2
+        assert why in done.output
+        assert done.output.count("\n") == 1
+    assert not (tmp_path / "out.py").exists()
+
+
 def test_slides_are_written_for_the_lessons_that_are_named_and_never_over_somebody_s_file(
     tmp_path, monkeypatch
 ):
     monkeypatch.chdir(ROOT / "docs")
     for _ in range(2):
-        done = ddp_course("slides", "16", "notebooks/16_capstone.ipynb", "--out", str(tmp_path / "talk"))
+        done = ddp_course("slides", "17", "notebooks/17_capstone.ipynb", "--out", str(tmp_path / "talk"))
         assert done.exit_code == 0
         assert done.output.count(" slides, ") == 1
-    written = tmp_path / "talk/16_capstone.html"
+    written = tmp_path / "talk/17_capstone.html"
     assert [path.name for path in written.parent.iterdir()] == [written.name]
     written.write_text("<p>my own", encoding="utf-8")
-    done = ddp_course("slides", "16", "--out", str(tmp_path / "talk"))
+    done = ddp_course("slides", "17", "--out", str(tmp_path / "talk"))
     assert done.exit_code == 1
     assert written.read_text(encoding="utf-8") == "<p>my own"
 

@@ -9,10 +9,6 @@ from course_lib.questions import decider, read_questions
 from tests.support.outcomes import Run
 
 
-def accuracies(*, first, last, true):
-    return {"logged": {0: {"in_place": [first, last]}}, "truth": {0: [first, true]}}
-
-
 def sent(rule):
     kinds = ["train", "eval", "train, no_grad", "eval, inference_mode"]
     return {"sent": {3: {(before, now): rule(before, now) for before in kinds for now in kinds}}}
@@ -36,6 +32,8 @@ def ways(fails):
     ended = {True: "raises", False: "right"}
     return {"found": {0: {run: {"one wrapper": "right", "two DDP": ended[fails(*run)]} for run in runs}}}
 
+
+PARTS = ("the schedule", "the optimizer's state", "all random states but rank 0's", "nothing")
 
 #: By question, for each answer a run in which it comes true; None for one that an expectation decides.
 RUNS = {
@@ -101,16 +99,18 @@ RUNS = {
         Run({"done": list(range(12))}),
         Run({"done": [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5]}),
     ],
-    "14.counters": [
-        Run(**accuracies(first=0.3, last=0.8, true=0.8)),
-        Run(**accuracies(first=0.3, last=1.2, true=0.8)),
-        Run(**accuracies(first=0.3, last=0.35, true=0.8)),
-    ],
+    "14.first_load": [Run(1.0, 1.0), Run(1.0, 0.4), None],
     "14.overwritten": [
         Run([], ["10", "10", "20"]),
-        Run([], ["10", "E", "20", "20", "20"]),
-        Run([], ["10", "E", "E", "20"]),
+        Run([], ["10", "E", "20", "20", "20", "20"]),
+        Run([], ["10", "E", "E", "20", "20", "20"]),
     ],
+    "14.background": [Run(found={0: found}) for found in ([3], [5], [4, 5, 7])],
+    "14.parts": [
+        Run(off={0: {part: float(part not in {zero, "nothing"}) for part in PARTS}})
+        for zero in ("the schedule", "the optimizer's state", "all random states but rank 0's", "nothing")
+    ],
+    "14.counters": [Run(log={0: [0.27, last]}) for last in (0.8, 1.2, 0.34)],
     "15.ring_and_tree": [Run(sent={0: {"ring": ring, "tree": 2}}) for ring in (2, 3, 1)],
     "15.fp16": [
         Run(means={0: {2: 1e-7, 4: 1e-7}}),

@@ -59,8 +59,8 @@ def test_most_cases_of_a_task_are_steady(task):
 
 
 def test_a_training_that_diverges_is_not_steady():
-    """With seed 11 the weights of a right answer ended 0.0078 beside the oracle's: the case grew rounding errors."""
+    """With seed 77 one of the cases grows rounding errors: in float64 the oracle ends elsewhere."""
     task = find_task("wrappers.Together")
-    cases = [(3, case) for case in task.cases(3, Random("11/3"))]
+    cases = [(3, case) for case in task.cases(3, Random("77/3"))]
     found = json.loads(harness.run_oracle(task.name, json.dumps(cases)))
     assert not all(steady for _, steady in found)

@@ -1,6 +1,7 @@
 import copy
 
 import torch
+import torch.distributed as dist
 from torch.nn.functional import mse_loss
 from torch.nn.parallel import DistributedDataParallel
 
@@ -24,7 +25,8 @@ def distil(student, batches, lr, momentum):
     teacher = copy.deepcopy(student)
     learner = DistributedDataParallel(Learner(student, teacher))
     teacher.load_state_dict(student.state_dict())  # only now the students are equal
-#~ in_module -3 |    learner = Learner(student)
+    teacher.eval()
+#~ in_module -4 |    learner = Learner(student)
 #~ |    ddp = DistributedDataParallel(learner)
 #~ |    learner.teacher.load_state_dict(student.state_dict())
     optimizer = torch.optim.SGD(student.parameters(), lr=lr)
@@ -37,7 +39,10 @@ def distil(student, batches, lr, momentum):
             for mine, its in zip(teacher.parameters(), student.parameters(), strict=True):
 #~ in_module -1 |            for mine, its in zip(learner.teacher.parameters(), student.parameters(), strict=True):
                 mine.lerp_(its, 1 - momentum)
+            for name, buffer in teacher.named_buffers():
+                buffer.copy_(student.get_buffer(name))
+                dist.broadcast(buffer, 0)
     return teacher
-#~ in_module -1 |    return learner.teacher
+#~ in_module -4 |    return learner.teacher
 
 #~ in_module: misconception: teacher_counted
