@@ -55,16 +55,17 @@ main()
 gc.collect()
 dist.destroy_process_group()
 
-# %%
+# %% claims={"S31": "incomplete"}
 # log = !torchrun --standalone --nproc-per-node=2 scratch/elastic/train.py
 from course_lib.lab.elastic import steps_in, typed
 
 print("steps:", steps_in(log), *[line for line in log if "FAILED" in line])
 
 # %% [markdown]
-# The job is over. On every machine runs one [**agent**](glossary.ipynb): that is what `torchrun` becomes once it has read its options. It
-# starts the machine's **workers** (your ranks) and looks after them ten times a second. When one fails, it ends the others, and
-# then itself: the default of `--max-restarts` is 0 (`_invoke_run` in `torch/distributed/elastic/agent/server/api.py`).
+# The job is over. On every machine runs one [**agent**](glossary.ipynb): that is what `torchrun` becomes once it has read its
+# options. It starts the machine's **workers** (your ranks) and looks after them ten times a second. When one fails, it ends the
+# others, and then itself: the default of `--max-restarts` is 0 (`_invoke_run` in
+# `torch/distributed/elastic/agent/server/api.py`).
 #
 # ## With restarts
 #
@@ -83,9 +84,9 @@ out = run(typed, line, ranks=1, init=False, timeout=80, expect="predicted")
 print("steps:", steps_in(out.values[0]))
 
 # %% [markdown]
-# All workers were ended and started again, with the first line of the script. Nothing tells the script that it is not its
-# first life, so it begins with step 0. This log ends well, and looks as if nothing were wrong. “Elastic launching restarts, and reverts
-# to the last checkpoint” is half of the truth. `torchrun` restarts. Reverting is your script's work.
+# All workers were ended and started again, with the first line of the script. Nobody has kept what the first life had done, so
+# the second one begins with step 0. This log ends well, and looks as if nothing were wrong. “Elastic launching restarts, and
+# reverts to the last checkpoint” is half of the truth. `torchrun` restarts. Reverting is your script's work.
 #
 # ## A script that can be killed
 #
@@ -154,8 +155,9 @@ if __name__ == "__main__":
     dist.destroy_process_group()
 
 # %% [markdown]
-# (The loss is a sum, divided by the size of the whole batch. DDP divides by the number of ranks, so the script multiplies by it. A mean over each share would be
-# wrong where the shares are not equal. After a power cut the new file may have its name before its bytes: lesson 14 adds an `fsync`.)
+# (The loss is a sum, divided by the size of the whole batch. DDP divides by the number of ranks, so the script multiplies by it.
+# A mean over each share would be wrong where the shares are not equal. After a power cut the new file may have its name before
+# its bytes: lesson 14 adds an `fsync`.)
 #
 # ## Three kills
 #
@@ -177,9 +179,9 @@ line = (
 )
 out = run(machines, killed, line, 2, ranks=1, init=False, timeout=80, expect="predicted")
 
-# %%
+# %% claims={"S33": "refined"}
 from course_lib import run_quietly
-from course_lib.lab.elastic import losses, processes, steps_again
+from course_lib.lab.elastic import events, losses, one_failure, order, processes, signals_of, steps_again
 
 calm = job("scratch/elastic")
 run_quietly(machines, calm, line, 2, ranks=1, init=False, timeout=80)
@@ -190,38 +192,45 @@ print("the losses of a run without a kill, bit by bit:", losses(calm) == losses(
 # %% [markdown]
 # Each failure ends all workers, on all machines. The group that the others hold has a dead member, and a collective that needs this
 # member can never finish. So everybody starts anew, in a new group, from the last checkpoint: steps 5 and 6, 10 to 12, 20 and 21 are
-# done a second time. No loss differs in a single bit, because all that a step depends on is in the checkpoint or follows from the
-# number of the step. (Dropout and augmentation draw random numbers: save the generators' states of every rank, too, lesson 03.)
+# done a second time.
+#
+# No loss differs in a single bit. All that a step depends on is in the checkpoint, or follows from the number of the step.
+# (Dropout and augmentation draw random numbers: save the generators' states of every rank, too, lesson 03.) With three workers or
+# more, the last digits may differ. After its first backward, a DDP model puts its gradients into new buckets, in the order in
+# which they were ready ([lesson 04](04_buckets.ipynb)). After a restart there is a new first backward, and there gloo adds in
+# another order.
 #
 # ## The store, the second time
 #
-# What took the time? Here is the first kill, from the log of your job. Step through it. Below the lanes stands what a gang that starts
-# finds in its store: rank 0 and rank 1 look there for each other's address (lesson 02).
+# What took the time? Here is the first kill, from the log of your job. Step through it. Below the lanes stands what a gang that
+# starts finds in its store: rank 0 and rank 1 look there for each other's address (lesson 02).
 
 # %%
-from course_lib.lab.elastic import one_failure
-
 one_failure(killed)
 
 # %% [markdown]
 # Most of it is the rendezvous and the start of new workers (`_DistributedRendezvousOpExecutor.run` in
-# `torch/distributed/elastic/rendezvous/dynamic_rendezvous.py` sleeps a second between two looks). On a cluster, add imports, a large checkpoint, caches to be filled.
+# `torch/distributed/elastic/rendezvous/dynamic_rendezvous.py` sleeps a second between two looks). On a cluster, add imports, a
+# large checkpoint, caches to be filled.
 #
-# Frame 6 is why the variable `TORCH_DISABLE_SHARE_RDZV_TCP_STORE` is in every line. Without it, the ranks' store lives in an agent, which keeps
-# it over restarts (`DynamicRendezvousHandler.next_rendezvous` makes it once). The new gang uses the same keys, so who is early reads an
-# address of the dead: “Connection refused”, and a restart is used up. On torch 2.13.0, four of nine
-# launches of a similar script used up all three restarts so. Of eight with the variable, none did. With the variable, rank 0 of each gang opens a new store.
-# (A comment in `_create_c10d_store`, `torch/distributed/rendezvous.py`, says that every retry has a new one. On torch 2.13 the Deeper section shows otherwise.)
+# Frame 6 is why the variable `TORCH_DISABLE_SHARE_RDZV_TCP_STORE` is in each line that starts more than one life. Without it, the
+# ranks' store lives in an agent, which keeps it over restarts (`DynamicRendezvousHandler.next_rendezvous` makes it once). The new
+# gang uses the same keys, so who is early reads an address of the dead: “Connection refused”, and a restart is used up. On torch
+# 2.13.0, four of nine launches of a similar script used up all three restarts so. Of eight with the variable, none did. With the
+# variable, rank 0 of each gang opens a new store. (A comment in `_create_c10d_store`, `torch/distributed/rendezvous.py`, says
+# that every retry has a new one. On torch 2.13 the Deeper section shows otherwise.)
 #
 # > **On GPUs (NCCL).** NCCL's unique id goes through the same store, under a key that is a counter (lesson 02), so the variable
-# > belongs into those lines, too. When a worker dies beside a living agent, NCCL need not notice: the agent rejoins the rendezvous, and
-# > the other agents restart their workers, whatever these wait in (`_invoke_run`). When a whole machine goes, the others' workers wait until
-# > NCCL's error or the group's timeout, 10 minutes by default (`kProcessGroupNCCLDefaultTimeout` in `ProcessGroupNCCL.hpp`). (Read, not run here.)
+# > belongs into those lines, too. When a worker dies beside a living agent, NCCL need not notice: the agent rejoins the
+# > rendezvous, and the other agents restart their workers, whatever these wait in (`_invoke_run`). When a whole machine goes, the
+# > others' workers wait until NCCL's error or the group's timeout, 10 minutes by default (`kProcessGroupNCCLDefaultTimeout` in
+# > `ProcessGroupNCCL.hpp`). (Read, not run here.)
 #
 # ## Asked to leave
 #
-# Most jobs are not killed, they are asked: a scheduler needs the machine, or the time is up. It sends SIGTERM, and some time later SIGKILL.
-# This script notes the signals that it gets, and does nothing else about them:
+# Often nothing fails. A scheduler needs the machine for another job ([**preemption**](glossary.ipynb)), or the time that you asked
+# for is up. The scheduler sends SIGTERM, and some time later SIGKILL. This script notes the signals that it gets, and does nothing
+# else about them:
 
 # %%
 # %%writefile scratch/elastic/asked.py
@@ -244,9 +253,7 @@ p = predict("12.asked", folder=asked)
 line = "torchrun --standalone --nproc-per-node=2 --shutdown-timeout=1 {} asked.py"
 out = run(machines, asked, line.format(""), ranks=1, init=False, timeout=80, expect="predicted")
 
-# %%
-from course_lib.lab.elastic import signals_of
-
+# %% claims={"S32": "incomplete"}
 for options in ("", "--signals-to-handle=SIGTERM,SIGUSR1"):
     other = job("scratch/elastic", "send SIGUSR1 after 2 ready")
     ended = run_quietly(machines, other, line.format(options), ranks=1, init=False, timeout=40).values[0]
@@ -254,9 +261,9 @@ for options in ("", "--signals-to-handle=SIGTERM,SIGUSR1"):
 print("SIGTERM", signals_of(asked), "- workers without an agent:", out.values[0]["left_behind"])
 
 # %% [markdown]
-# `torchrun` forwards SIGTERM to all its workers, waits for `--shutdown-timeout` (30 seconds by default, here 1), and kills what is left.
-# SIGUSR1 is what Slurm's `--signal=USR1@60` sends. By default `torchrun` does not handle it: it dies at once, and its workers live on
-# as orphans, with the GPUs' memory. `--signals-to-handle` changes that (`run.py`; `_terminate_process_handler` in
+# `torchrun` forwards SIGTERM to all its workers, waits for `--shutdown-timeout` (30 seconds by default, here 1), and kills what
+# is left. SIGUSR1 is what Slurm's `--signal=USR1@60` sends. By default `torchrun` does not handle it: it dies at once, and its
+# workers live on as orphans, with the GPUs' memory. `--signals-to-handle` changes that (`run.py`; `_terminate_process_handler` in
 # `torch/distributed/elastic/multiprocessing/api.py`).
 #
 # So a worker has some seconds. What should it do with them? Not save in the handler: there it stands in the middle of a step, and
@@ -295,8 +302,6 @@ gc.collect()
 dist.destroy_process_group()
 
 # %%
-from course_lib.lab.elastic import events, order
-
 leaving = job("scratch/elastic", "send SIGTERM after 9 step")
 line = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 torchrun --standalone --nproc-per-node=3 leave.py"
 first = run_quietly(machines, leaving, line, ranks=1, init=False, timeout=80)
@@ -308,12 +313,12 @@ print("the second launch went on there:", events(leaving, "ready")[1]["step"] ==
 print("exit codes of torchrun:", first.values[0]["codes"], second.values[0]["codes"])
 
 # %% [markdown]
-# No step is lost. `torchrun` itself ends with 1, though all is well: it has been asked to end, and a scheduler counts that as a failure. Let
-# the job be queued again, and have the script say in its log that it left in order. The price is one small all-reduce in each step; every tenth step is enough, if ten
-# steps are short against the time that you are given.
+# No step is lost. `torchrun` itself ends with 1, though all is well: it has been asked to end, and a scheduler counts that as a
+# failure. Let the job be queued again, and have the script say in its log that it left in order. The price is one small
+# all-reduce in each step; every tenth step is enough, if ten steps are short against the time that you are given.
 #
-# > **On GPUs (NCCL).** The flag is a CUDA tensor, and `leave.item()` waits for the GPU in each step. A second, gloo group for such flags
-# > (`dist.new_group(backend="gloo")`) does not. (Read, not run here.)
+# > **On GPUs (NCCL).** The flag is a CUDA tensor, and `leave.item()` waits for the GPU in each step. A second, gloo group for
+# > such flags (`dist.new_group(backend="gloo")`) does not. (Read, not run here.)
 #
 # ## How often to save
 #
@@ -325,8 +330,9 @@ print("exit codes of torchrun:", first.values[0]["codes"], second.values[0]["cod
 # That is Young's formula, of 1974. *R* is not in it: a slow restart costs you in every failure, and changes nothing in how often you
 # should save. It holds as long as *C*, *T* and *R* are much smaller than *M*.
 #
-# A real job: in 54 days on 16,384 GPUs, Llama 3's pre-training had 419 unexpected interruptions, and more than 90 % of the time was
-# effective training (Grattafiori et al., 2024, §3.3.4). What a save and a restart cost there we do not know. Find out what they may cost:
+# A real job: in 54 days on 16,384 GPUs, Llama 3's pre-training had 419 unexpected interruptions, and more than 90 % of the time
+# was effective training (Grattafiori et al., 2024, §3.3.4). What a save and a restart cost there we do not know. Find out what
+# they may cost:
 
 # %%
 from course_lib.lab.elastic import explore_intervals
@@ -335,9 +341,9 @@ explore_intervals()
 
 # %% [markdown]
 # The grey bars replay a long history with drawn failures. They are longer than the formula's: failures also hit the work that is
-# being done again. Twice or half the best interval costs a quarter more of what saving and redoing cost together, so a guess of the right
-# size will do. With a minute per save and ten minutes per restart, 86 % of the time would be effective. With 15 seconds per
-# save it is 90 %. The save is the lever: write it in the background (lesson 14), or on fewer ranks.
+# being done again. Twice or half the best interval costs a quarter more of what saving and redoing cost together, so a guess of
+# the right size will do. With a minute per save and ten minutes per restart, 86 % of the time would be effective. With 15 seconds
+# per save it is 90 %. The save is the lever: write it in the background (lesson 14), or on fewer ranks.
 #
 # ## What goes wrong in real life
 #
@@ -355,9 +361,9 @@ explore_intervals()
 #
 # ## Rule of thumb
 #
-# > `torchrun` restarts processes; going on is your script's work. With gloo, set `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1`. Let the step number decide the
-# > data and the checkpoint hold the rest, write it aside and rename it, divide a fixed global batch. On SIGTERM save and leave together, after the same step. Save every √(2 · cost of a save · time between failures)
-# > seconds.
+# > `torchrun` restarts processes; going on is your script's work. With gloo, set `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1`. Let the
+# > step number decide the data and the checkpoint hold the rest, write it aside and rename it, divide a fixed global batch. On
+# > SIGTERM save and leave together, after the same step. Save every √(2 · cost of a save · time between failures) seconds.
 #
 # ## Your turn
 #
@@ -424,10 +430,10 @@ print("rank 0:", second_life(remembering)[0].partition(" with")[0])
 #
 # ## Deeper: two workers, four, two
 #
-# This job may grow: `--nnodes=1:2` says that one machine will do, two are welcome. Machine 1 comes when the first
-# checkpoint is there. In step 27 somebody pulls its plug: agent and workers are gone in the same moment, none of them says goodbye. (It is
-# kinder than a power cut: the system still closes the connections of the dead. And at step 12, the first two workers wait for the others,
-# so that the run does not depend on how fast your machine is.)
+# This job may grow: `--nnodes=1:2` says that one machine will do, two are welcome. Machine 1 comes when the first checkpoint is
+# there. In step 27 somebody pulls its plug: agent and workers are gone in the same moment, none of them says goodbye. (It is
+# kinder than a power cut: the system still closes the connections of the dead. And at step 12, the first two workers wait for the
+# others, so that the run does not depend on how fast your machine is.)
 
 # %%
 scaled = job(
@@ -455,17 +461,18 @@ gaps = [abs(loss / losses(calm)[step] - 1) for step, loss in losses(scaled).item
 print("the losses are those of two workers, up to rounding:", len(gaps) == 30 and max(gaps) < 1e-4)
 
 # %% [markdown]
-# Growing is a restart. An agent sees somebody on the waiting list (`num_nodes_waiting`) and stops its healthy workers in the middle of
-# what they do. “Membership changes do not count as retries”, says a comment in `_invoke_run`: so the gang of two and the gang of four had
-# the same `TORCHELASTIC_RESTART_COUNT`, and keys with that number in front would have been the same keys.
+# Growing is a restart. An agent sees somebody on the waiting list (`num_nodes_waiting`) and stops its healthy workers in the
+# middle of what they do. “Membership changes do not count as retries”, says a comment in `_invoke_run`: so the gang of two and
+# the gang of four had the same `TORCHELASTIC_RESTART_COUNT`, and keys with that number in front would have been the same keys.
 #
 # The curve is that of two workers because every step divides *the same* 32 samples, by two or by four (comment 4). A fixed batch *per
 # rank* would have doubled the global one, and with it what the learning rate means ([lesson 10](10_accumulation.ipynb)).
 #
-# Losing a machine takes longer. Its workers' peers noticed at once, since their connections were closed (after a power cut they wait for
-# the group's timeout). But in the rendezvous a machine stays a member until its heartbeat has been missing for `keep_alive_interval` × `keep_alive_max_attempt` (5 s × 3 by default). And with fewer machines than are
-# welcome, the others wait `last_call_timeout` for more (30 s by default, also at the very start). The job above asked for 1 s × 5, and
-# 1 s. Do not go much lower: a machine whose heartbeat is late is struck off the list (`_sanitize` in `dynamic_rendezvous.py`).
+# Losing a machine takes longer. Its workers' peers noticed at once, since their connections were closed (after a power cut they
+# wait for the group's timeout). But in the rendezvous a machine stays a member until its heartbeat has been missing for
+# `keep_alive_interval` × `keep_alive_max_attempt` (5 s × 3 by default). And with fewer machines than are welcome, the others wait
+# `last_call_timeout` for more (30 s by default, also at the very start). The job above asked for 1 s × 5, and 1 s. Do not go much
+# lower: a machine whose heartbeat is late is struck off the list (`_sanitize` in `dynamic_rendezvous.py`).
 #
 # ## Deeper: a group has one size for life
 #
@@ -483,14 +490,15 @@ except TypeError as error:
     print("gloo", str(error).partition("' ")[2])
 
 # %% [markdown]
-# A group is a set of connections made for exactly these members. gloo joins every pair of them. NCCL makes more of it: a *communicator*
-# is created for a number of ranks (`numRanks` in `NCCLComm::create`, `torch/csrc/distributed/c10d/NCCLUtils.hpp`), with rings and trees laid
-# through them, and a collective is a kernel on each GPU that waits for its neighbours. When one is missing, the others' kernels wait.
+# A group is a set of connections made for exactly these members. gloo joins every pair of them. NCCL makes more of it: a
+# *communicator* is created for a number of ranks (`numRanks` in `NCCLComm::create`, `torch/csrc/distributed/c10d/NCCLUtils.hpp`),
+# with rings and trees laid through them, and a collective is a kernel on each GPU that waits for its neighbours. When one is
+# missing, the others' kernels wait.
 #
-# “NCCL groups cannot resize” is not the whole truth any more: `shrink_group` makes a *new*, smaller communicator out of what is left of
-# the old one, where NCCL can (`ProcessGroupNCCL::supportsShrinking`; that needs GPUs, so no cell shows it). For growing, this torch
-# has no such function. You make a new group, and for that everybody must know who is in it. Finding that out is the agents' work, and they
-# do it between two lives of the workers.
+# “NCCL groups cannot resize” is not the whole truth any more: `shrink_group` makes a *new*, smaller communicator out of what is
+# left of the old one, where NCCL can (`ProcessGroupNCCL::supportsShrinking`; that needs GPUs, so no cell shows it). For growing,
+# this torch has no such function. You make a new group, and for that everybody must know who is in it. Finding that out is the
+# agents' work, and they do it between two lives of the workers.
 #
 # ## Deeper: without a restart
 #
@@ -620,9 +628,9 @@ print("fork: ", launched("fork", 2, work, 10))
 print("spawn:", launched("spawn", 1, work, 10))
 
 # %% [markdown]
-# (A rank's cell stands to its rank as a notebook's cell to its kernel: in `__main__`, and no file holds it.) With `fork`, yes. `spawn`, the
-# library's default, and `forkserver` send only the function's *name*, and the new interpreter has no cell in which to look it up. Put
-# the function into a file that can be imported, and every way works.
+# (A rank's cell stands to its rank as a notebook's cell to its kernel: in `__main__`, and no file holds it.) With `fork`, yes.
+# `spawn`, the library's default, and `forkserver` send only the function's *name*, and the new interpreter has no cell in which
+# to look it up. Put the function into a file that can be imported, and every way works.
 #
 # ## Deeper: what torchrun says of an exception
 #
