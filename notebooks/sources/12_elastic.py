@@ -266,8 +266,8 @@ print("SIGTERM", signals_of(asked), "- workers without an agent:", out.values[0]
 # workers live on as orphans, with the GPUs' memory. `--signals-to-handle` changes that (`run.py`; `_terminate_process_handler` in
 # `torch/distributed/elastic/multiprocessing/api.py`).
 #
-# So a worker has some seconds. What should it do with them? Not save in the handler: there it stands in the middle of a step, and
-# the other ranks in the middle of another. The handler only notes the signal. At the end of each step, all ranks ask whether anybody
+# So a worker has some seconds. What should it do with them? Not save in the handler: there it is in the middle of a step, and
+# the other ranks are perhaps in another. The handler only notes the signal. At the end of each step, all ranks ask whether anybody
 # has been asked. So all of them leave after the same step:
 
 # %%
@@ -351,8 +351,8 @@ explore_intervals()
 # - **It restarts, and trains from step 0.** The script does not load.
 # - **It restarts, and says “Connection refused” or hangs in `init_process_group`.** The store remembers. Set the variable.
 # - **The checkpoint cannot be read.** The worker died while it wrote. Write beside, then `os.replace`.
-# - **After a restart, one machine is at step 0.** Rank 0 writes, every rank loads: `FOLDER` must be on a file system that all machines
-#   share. Here two “machines” are one, so any folder does.
+# - **After a restart, one machine is at step 0.** Rank 0 writes, every rank loads: `CHECKPOINT` must be on a file system that all
+#   machines share. Here two “machines” are one, so any folder does.
 # - **Everything ends with machine 0.** With `--rdzv-backend=c10d` the store lives in the agent at `--rdzv-endpoint`. If that machine
 #   goes, so does the rendezvous. Let a process on a machine that does not train serve the store, as `machines` does.
 # - **A rank hangs, and nothing restarts.** The agent looks at processes, not at progress. A hang becomes a failure only through the
@@ -372,7 +372,7 @@ explore_intervals()
 #
 # ## Deeper: the store remembers
 #
-# `MEET` looks into the store where it is to meet the others *before* it goes there. The variable is not set. One machine, two
+# `meet.py` looks into the store where it is to meet the others *before* it goes there. The variable is not set. One machine, two
 # workers, one kill; in its second life rank 1 is late, as happens to ranks that have more to load.
 
 # %%
