@@ -285,15 +285,15 @@ def _failure_frames(folder: str) -> Iterator[Frame]:
         ),
         (
             slow["meet"],
-            "Each agent looks ten times a second. One finds its worker dead, the other one's has raised. None is left.",
+            "Agents look ten times a second. One worker is dead, the other has raised. A store in rank 0 is gone, too.",
             (dead, dead),
-            (dead, dead),
+            (none, none),
         ),
         (
             (slow["meet"] + slow["met"]) / 2,
             "The agents meet. One that waits there looks once a second whether the others have come.",
             (dead, dead),
-            (dead, dead),
+            (none, none),
         ),
         (
             slow["met"],

@@ -202,8 +202,8 @@ print("the losses of a run without a kill, bit by bit:", losses(calm) == losses(
 #
 # ## The store, the second time
 #
-# What took the time? Here is the first kill, from the log of your job. Step through it. Below the lanes stands what a gang that
-# starts finds in its store: rank 0 and rank 1 look there for each other's address (lesson 02).
+# What took the time? Here is the first kill. Step through it. The lanes are from the log of your job. Below them is drawn what a
+# store holds, with and without the variable: rank 0 and rank 1 look there for each other's address (lesson 02).
 
 # %%
 one_failure(killed)
