@@ -54,6 +54,21 @@ INTERNALS = (
     Internal(
         f"{_C10D}._check_valid_timeout", "a process that a script has started comes to init_process_group"
     ),
+    Internal(
+        "torch.distributed.elastic.agent.server.api.SimpleElasticAgent._rendezvous",
+        "when an agent meets the others",
+        "class",
+    ),
+    Internal(
+        "torch.distributed.elastic.multiprocessing.api.MultiprocessContext._close",
+        "when an agent ends its workers",
+        "class",
+    ),
+    Internal(
+        "torch.distributed.elastic.multiprocessing.api.MultiprocessContext._worker_finished_event",
+        "what forked workers wait for at their end",
+        "self",
+    ),
     # DistributedDataParallel
     Internal(f"{_DDP}._update_process_group", "a wrapper lives on with a rebuilt group", "class"),
     Internal(f"{_DDP}._module_parameters", "the parameters that DDP manages", "self"),

@@ -100,6 +100,24 @@ def launch(
     return Ended(ok=True, late=late.is_set())
 
 
+def end_those_that_have_returned() -> None:
+    """In a process that becomes an agent: when it asks its workers to end, those whose script is over end at once.
+
+    A process that `torchrun` has started is gone when its script is over. One that is forked waits until the agent has
+    read what all have returned; an agent that has been asked to end reads nothing.
+    """
+    from torch.distributed.elastic.multiprocessing.api import MultiprocessContext
+
+    close = MultiprocessContext._close
+
+    @functools.wraps(close)
+    def closing(context: MultiprocessContext, *arguments: Any, **options: Any) -> None:
+        context._worker_finished_event.set()
+        close(context, *arguments, **options)
+
+    MultiprocessContext._close = closing  # type: ignore[method-assign, assignment]
+
+
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """The agent logs each failed process with a traceback of its own: the judges tell it better."""

@@ -81,6 +81,9 @@
 # **gloo.** The backend for CPU tensors, in every PyTorch. The one that this course runs on where there are no GPUs.
 # [02](02_process_groups.ipynb)
 #
+# **Heartbeat.** A sign of life that an agent gives its rendezvous every few seconds. One that gives none is struck off the list.
+# [12](12_elastic.ipynb)
+#
 # **Join.** A context in which a rank that has run out of batches takes part in the others' collectives, with zeros.
 # [05](05_stragglers.ipynb)
 #
@@ -100,8 +103,13 @@
 # **Padding.** The samples that `DistributedSampler` deals out twice, so that all ranks get the same number.
 # [03](03_samplers.ipynb)
 #
+# **Preemption.** A scheduler takes machines away from a running job. First it sends a signal, and some time later it kills.
+# [12](12_elastic.ipynb)
+#
 # **Process group.** Ranks that call collectives together. There is always one of all ranks; `new_group` makes smaller ones.
 # [02](02_process_groups.ipynb)
+#
+# **Quorum.** The replicas that take part in the next step, in projects that go on without a restart. [12](12_elastic.ipynb)
 #
 # **Rank.** A process's number, from 0 to world size minus 1; also the process itself. [00](00_first_ranks.ipynb)
 #

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 12 · Elastic training: your turn
 #
-# Two tasks on [lesson 12](../notebooks/12_elastic.ipynb). Replace what stands under `YOUR CODE HERE` and run the cell: running it
-# *is* checking it. In the second one, your code runs under a real elastic agent, and is killed.
+# Three tasks on [lesson 12](../notebooks/12_elastic.ipynb). Replace what stands under `YOUR CODE HERE` and run the cell: running it
+# *is* checking it. In the second and third one, your code runs under a real elastic agent, and is killed, or asked to leave.
 #
 # `%hint elastic.train` gives a hint, and the next one when you run it again. `%solution elastic.train` opens once you have passed.
 
@@ -59,7 +59,7 @@ def interval(log, ranks_then, ranks_now):
 #
 # Make it so. An agent calls it in all workers, in a process group that is ready. Three times a worker is killed, once in the middle
 # of `torch.save`, and `train` is called again in new workers, with the same arguments; after the second time there are **more**
-# workers. The loss of every step must be what it would have been without a kill.
+# workers, and their number need not divide the batch. The loss of every step must be what it would have been without a kill.
 #
 # - After every `every`-th step, a checkpoint is saved; a restart goes on from the last one that is whole.
 # - All files that are written, also those that are there for a moment only, lie at `path` or have names that begin with it, such
@@ -90,14 +90,51 @@ def train(make, batch_of, steps, every, path):
     while step < steps:
         inputs, targets = batch_of(step)
         optimizer.zero_grad()
-        loss = (ddp(inputs[rank::world]) - targets[rank::world]).square().mean()
-        loss.backward()
+        errors = (ddp(inputs[rank::world]) - targets[rank::world]).square()
+        (errors.sum() / targets.numel() * world).backward()  # shares need not be equal
         optimizer.step()
         step += 1
         if step % every == 0 and rank == 0:
             state = {"net": net.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
             torch.save(state, path + ".new")
             os.replace(path + ".new", path)  # the old one is there until the new one is whole
+    ### END SOLUTION
+
+
+# %% [markdown]
+# ## 3. Asked to leave
+#
+# `train_step(step)` trains one step, together with the other ranks. `save(step)` writes this rank's part of a checkpoint that says
+# that `step` steps are done; every rank has to call it. `first` steps have been done before, in an earlier life.
+#
+# Train until `steps` steps are done, or until **any** rank has got a SIGTERM. Then save, and return how many steps are done. The
+# signal may come on one rank or on several, in the middle of a step or between two.
+#
+# - All ranks leave after the same step: the one in which the signal came, or the next one.
+# - Each rank saves once, when its last step is over.
+
+# %%
+# %%task elastic.preempted
+import signal
+
+import torch
+import torch.distributed as dist
+
+
+def preempted(train_step, save, first, steps):
+    """Train from step `first` on, until all steps are done or anybody is asked to leave; how many steps are done then."""
+    ### BEGIN SOLUTION
+    asked = []
+    signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
+    step, leave = first, False
+    while step < steps and not leave:
+        train_step(step)
+        step += 1
+        anybody = torch.tensor(len(asked))  # with NCCL on this rank's GPU
+        dist.all_reduce(anybody, op=dist.ReduceOp.MAX)
+        leave = anybody.item() > 0  # not `asked`: it may have changed since, and on this rank only
+    save(step)
+    return step
     ### END SOLUTION
 
 

@@ -11,16 +11,21 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.optim import Optimizer
 
-#: Divides by every number of workers.
-BATCH = 12
+#: Divides by two workers, and not by three.
+BATCH = 8
 
 
-def make(seed: int) -> tuple[nn.Module, Optimizer]:
-    """A network with weights that the seed decides, and an optimizer with a memory."""
+def optimizer_of(net: nn.Module) -> Optimizer:
+    """A new optimizer, with momentum."""
     import torch
 
+    return torch.optim.SGD(net.parameters(), lr=0.02, momentum=0.9)
+
+
+def make(seed: int) -> tuple[nn.Sequential, Optimizer]:
+    """A network with weights that the seed decides, and an optimizer with a memory."""
     net = network(seed, 4, 5, 1)
-    return net, torch.optim.SGD(net.parameters(), lr=0.02, momentum=0.9)
+    return net, optimizer_of(net)
 
 
 def batch(seed: int, step: int) -> tuple[Tensor, Tensor]:
@@ -40,16 +45,45 @@ def whole_loss(net: nn.Module | None, seed: int, step: int) -> float:
         return float((net(inputs) - targets).square().mean())
 
 
-def curve(seed: int, steps: int, forgets_at: Sequence[int] = ()) -> list[float]:
-    """The losses of steps 0 to `steps` in one process, whose optimizer is new at some of them."""
+def share_loss(net: nn.Module, seed: int, step: int, rank: int, world: int) -> Tensor:
+    """A rank's part of the loss of a step: the ranks' mean of it is the loss on the whole batch."""
+    inputs, targets = (part[rank::world] for part in batch(seed, step))
+    loss: Tensor = (net(inputs) - targets).square().sum() / BATCH * world
+    return loss
+
+
+def train_step(
+    net: nn.Module, optimizer: Optimizer, seed: int, step: int, shares: Sequence[slice] = (slice(None),)
+) -> None:
+    """A step of one process.
+
+    Args:
+        shares: of the batch; the loss is the mean of theirs.
+    """
+    inputs, targets = batch(seed, step)
+    optimizer.zero_grad()
+    losses = [(net(inputs[mine]) - targets[mine]).square().mean() for mine in shares]
+    (sum(losses[1:], losses[0]) / len(losses)).backward()
+    optimizer.step()
+
+
+def curve(
+    seed: int,
+    steps: int,
+    forgets_at: Sequence[int] = (),
+    shares: Sequence[slice] = (slice(None),),
+    since: int = 0,
+) -> list[float]:
+    """The losses of steps 0 to `steps` in one process.
+
+    Args:
+        forgets_at: where its optimizer is a new one. shares: see `train_step`. since: the first step with these.
+    """
     net, optimizer = make(seed)
     losses = []
     for step in range(steps):
         if step in forgets_at:
             optimizer.state.clear()
         losses.append(whole_loss(net, seed, step))
-        inputs, targets = batch(seed, step)
-        optimizer.zero_grad()
-        (net(inputs) - targets).square().mean().backward()
-        optimizer.step()
+        train_step(net, optimizer, seed, step, *[shares] * (step >= since))
     return [*losses, whole_loss(net, seed, steps)]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.outcome.fold import rank_list
 from course_lib.tasks.elastic.agent import Case, Note, read_log, run_job
-from course_lib.tasks.elastic.toy import batch, curve, make
+from course_lib.tasks.elastic.toy import BATCH, batch, curve, make
 from course_lib.tasks.precision import Tolerance
 from course_lib.tasks.process_groups.bare import without_group
 from course_lib.tasks.task import Miss, Task, Trial, check
@@ -26,10 +26,15 @@ _SAVING, _LAST = 1, 3
 
 
 class Oracle(TypedDict):
-    """The losses of all steps and at the end; and those of runs that forget their momentum at restarts."""
+    """The losses of all steps and at the end.
+
+    Attributes:
+        forgetful: of runs that forget their momentum at restarts. of_means: with the mean of the shares' means.
+    """
 
     right: list[float]
     forgetful: list[list[float]]
+    of_means: list[list[float]]
 
 
 ThisTrial = Trial[Case, list[Note], Oracle]
@@ -76,12 +81,18 @@ class Train(Task[Case, list[Note], Oracle]):
         return log if came_through else [*log, {"event": "stuck", "rank": 0, "life": _last_life(log)}]
 
     def oracle(self, case: Case, world_size: int) -> Oracle:
-        """The losses of one process that is never killed, and of one that forgets its momentum at restarts."""
+        """The losses of one process that is never killed, and of some that do something else after restarts."""
         forgets = sorted(set(map(_due, _planned(case))))
+        world, since = case["workers"][1], {_due(2 * _EVERY - 1), _due(2 * _EVERY + 1)}
         return {
             "right": curve(case["seed"], case["steps"]),
             "forgetful": [
                 curve(case["seed"], case["steps"], forgets[:n]) for n in range(1, len(forgets) + 1)
+            ],
+            "of_means": [
+                curve(case["seed"], case["steps"], shares=shares, since=step)
+                for step in since
+                for shares in (_dealt_out(world), _cut(world))
             ],
         }
 
@@ -141,7 +152,9 @@ class Train(Task[Case, list[Note], Oracle]):
             step = note.get("step", trial.case["steps"])
             if not 0 <= step < len(right) or not _close(note["loss"], right[step]):
                 wanted = f"; without kills it is {right[step]:.4f}" if 0 <= step < len(right) else ""
-                known = "optimizer_forgotten" if self._forgetful(trial) else None
+                known = "optimizer_forgotten" if self._like(trial, trial.oracle["forgetful"]) else None
+                if any(self._like(trial, [one]) for one in trial.oracle["of_means"]):
+                    known = "mean_of_means"
                 at = f"in step {step}" if "step" in note else "at the end"
                 return Miss(f"{_life(note['life'])}, the loss {at} was {note['loss']:.4f}{wanted}", known)
         return None
@@ -183,9 +196,9 @@ class Train(Task[Case, list[Note], Oracle]):
         first = [note for note in _notes(trial, "batch") if note["life"] == 0]
         return all(_close(note["loss"], trial.oracle["right"][note["step"]]) for note in first)
 
-    def _forgetful(self, trial: ThisTrial) -> bool:
-        """Is every loss that of a run without momentum after some of the restarts?"""
-        curves = [trial.oracle["right"], *trial.oracle["forgetful"]]
+    def _like(self, trial: ThisTrial, others: Sequence[Sequence[float]]) -> bool:
+        """Is every loss the right one or that of one of these, and not always the right one?"""
+        curves = [trial.oracle["right"], *others]
         notes = [note for note in _notes(trial, "batch") if note["step"] < len(curves[0])]
         differs = any(not _close(note["loss"], curves[0][note["step"]]) for note in notes)
         return differs and all(
@@ -230,6 +243,17 @@ def _planned(case: Case) -> list[int]:
 def _due(step: int) -> int:
     """How many steps the last whole checkpoint holds when a kill comes in this one."""
     return step // _EVERY * _EVERY
+
+
+def _dealt_out(world: int) -> list[slice]:
+    """The shares of so many ranks, as `batch[rank::world]`."""
+    return [slice(rank, None, world) for rank in range(world)]
+
+
+def _cut(world: int) -> list[slice]:
+    """The same, as `batch.chunk(world)`."""
+    size = -(-BATCH // world)
+    return [slice(begin, begin + size) for begin in range(0, BATCH, size)]
 
 
 def _life(number: int) -> str:

@@ -95,6 +95,10 @@ RUNS = {
         )
     ],
     "11.zeros": [Run(ratio={0: 1, 1: 1}), Run(ratio={0: 2 / 3, 1: 2 / 3}), Run(ratio={0: 0.5, 1: 0.6})],
+    "12.first_step": [
+        Run([f"rank 0: step {step}" for step in (*range(7), *after)])
+        for after in (range(7, 10), range(6, 10), range(10), ())
+    ],
     "12.survivors": [
         Run({"done": [0, 1, 2, 3, 4, 6]}),
         Run({"done": list(range(12))}),
@@ -176,3 +180,15 @@ def test_workers_and_steps_of_a_job_are_counted(tmp_path):
         options = read_questions("12")[name].options
         (says,) = [option.says for option in options if decider(option.when, values)(Run())]
         assert says.startswith(right)
+
+
+@pytest.mark.parametrize(
+    ("signals", "left", "right"), [((), 0, "SIGKILL"), (("SIGTERM",) * 2, 0, "SIGTERM"), ((), 2, "nothing")]
+)
+def test_what_workers_have_got_decides(tmp_path, signals, left, right):
+    notes = [{"event": "got", "rank": rank, "signal": name} for rank, name in enumerate(signals)]
+    (tmp_path / "log").write_text("".join(f"{json.dumps(note)}\n" for note in notes))
+    options = read_questions("12")["12.asked"].options
+    run = Run({"left_behind": left, "codes": [1]})
+    (says,) = [option.says for option in options if decider(option.when, {"folder": str(tmp_path)})(run)]
+    assert says.startswith(right)

@@ -26,7 +26,9 @@ def train(make, batch_of, steps, every, path):
 #~ all_batches_first -2 |    for inputs, targets in [batch_of(number) for number in range(step, steps)]:
 #~ asks_twice -1 |        inputs, targets = batch_of(step)[0], batch_of(step)[1]
         optimizer.zero_grad()
-        loss = (ddp(inputs[rank::world]) - targets[rank::world]).square().mean()
+        errors = (ddp(inputs[rank::world]) - targets[rank::world]).square()
+        loss = errors.sum() / len(inputs) * world
+#~ mean_of_means -1 |        loss = errors.mean()
         loss.backward()
         optimizer.step()
         step += 1
@@ -60,6 +62,8 @@ def train(make, batch_of, steps, every, path):
 #~ file_elsewhere: breaks: All files lie at `path`, or have names that begin with it.
 #~ half_written: misconception: half_written
 #~ half_written: breaks: It runs in every life, until it is killed or done.
+#~ mean_of_means: misconception: mean_of_means
+#~ mean_of_means: breaks: The loss of every step, and at the end, is that of a run that is never killed.
 #~ not_everywhere: misconception: not_everywhere
 #~ not_everywhere: breaks: All ranks go on from the same step.
 #~ one_step_short: misconception: none

@@ -32,9 +32,13 @@ def train(make, batch_of, steps, every, path):
     for step in range(start, steps):
         inputs, targets = (part.chunk(size)[dist.get_rank()] for part in batch_of(step))
         optimizer.zero_grad()
-        torch.nn.functional.mse_loss(model(inputs), targets).backward()
+        loss = torch.nn.functional.mse_loss(model(inputs), targets, reduction="sum")
+        (loss * size / 8).backward()
+#~ chunks_alike -2 |        torch.nn.functional.mse_loss(model(inputs), targets).backward()
         optimizer.step()
         done = step + 1
         if done % every == 0 and dist.get_rank() == 0:
             state = {"net": net.state_dict(), "optimizer": optimizer.state_dict(), "step": done}
             torch.save(state, path + (".a" if done // every % 2 else ".b"))
+
+#~ chunks_alike: misconception: mean_of_means
