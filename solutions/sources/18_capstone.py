@@ -1,7 +1,7 @@
 # %% [markdown]
-# # 17 · Capstone: rescue the training script: your turn
+# # 18 · Capstone: rescue the training script: your turn
 #
-# One task on [lesson 17](../notebooks/17_capstone.ipynb). What you edit is a file: [capstone/train.py](capstone/train.py), beside this
+# One task on [lesson 18](../notebooks/18_capstone.ipynb). What you edit is a file: [capstone/train.py](capstone/train.py), beside this
 # notebook. It has fifteen faults. Its first lines say what it should do.
 #
 # `%hint capstone.train` gives a hint, and the next one when you run it again. `%solution capstone.train` opens once you have passed.

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 17 · Capstone: rescue the training script
+# # 18 · Capstone: rescue the training script
 #
 # > *“It works on my laptop. On the cluster it is slower, worse, and every third night it is dead in the morning. I have not changed a
 # > line. Is it PyTorch?”*
@@ -62,7 +62,7 @@ print(f"1 rank: {accuracies[1]:.2f}")
 # images, so the result may differ a little.
 
 # %%
-p = predict("17.four_ranks", alone=accuracies[1])
+p = predict("18.four_ranks", alone=accuracies[1])
 
 # %%
 for ranks in (2, 4):
@@ -191,7 +191,7 @@ fig.tight_layout()
 #
 # ## Your turn
 #
-# The script lies in `exercises/capstone/train.py`; edit that file. [exercises/17_capstone](../exercises/17_capstone.ipynb) runs it and
+# The script lies in `exercises/capstone/train.py`; edit that file. [exercises/18_capstone](../exercises/18_capstone.ipynb) runs it and
 # grades it, and so does `ddp-course check --watch exercises/capstone/train.py` whenever you save.
 #
 # ## Further reading
