@@ -349,7 +349,10 @@ class Train(Task[Case, Seen, None]):
             for each, said in seen
             if said
         ]
-        return tuple(found) or ("Every launch ends as it should. Not all that is promised is kept.",)
+        return tuple(found) or (
+            "Every launch ends well, with the right weights for the images it took. Still, a promise is not kept: read them "
+            "one by one, and print on each rank what they speak of.",
+        )
 
     def _symptom(self, trial: ThisTrial) -> str:
         seen = Evidence(trial)
