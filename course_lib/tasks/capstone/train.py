@@ -26,6 +26,11 @@ from course_lib.tasks.task import Miss, Task, check
 
 #: Seconds that groups must be ready to wait, at least.
 _PATIENT = 60.0
+#: Said where a promise is not kept, and no launch looks wrong.
+_NO_SYMPTOM = (
+    "Every launch ends well, with the right weights for the images it took. Still, a promise is not kept: "
+    "read them one by one, and print on each rank what they speak of."
+)
 
 
 class Train(Task[Case, Seen, None]):
@@ -349,10 +354,7 @@ class Train(Task[Case, Seen, None]):
             for each, said in seen
             if said
         ]
-        return tuple(found) or (
-            "Every launch ends well, with the right weights for the images it took. Still, a promise is not kept: read them "
-            "one by one, and print on each rank what they speak of.",
-        )
+        return tuple(found) or (_NO_SYMPTOM,)
 
     def _symptom(self, trial: ThisTrial) -> str:
         seen = Evidence(trial)
