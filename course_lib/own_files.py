@@ -50,6 +50,22 @@ def check_ours(path: Path, mark: str = "") -> None:
         )
 
 
+def write_whole(path: Path, text: str) -> None:
+    """Put a file in its place, all at once: who reads it finds the old text or the new one, whole.
+
+    Raises:
+        OSError: it cannot be written; nothing is left behind.
+    """
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+        raise
+
+
 def remember(path: Path) -> None:
     """This file, as it is now, has been written by the course."""
     known = _remembered()
@@ -57,14 +73,9 @@ def remember(path: Path) -> None:
     known[_key(path)] = _digest(path)
     newest = dict(list(known.items())[-_MOST_REMEMBERED:])
     file = data_folder() / "written.json"
-    unfinished = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
+    with contextlib.suppress(OSError):  # the next time, --force is needed: no reason to fail now
         file.parent.mkdir(parents=True, exist_ok=True)
-        unfinished.write_text(json.dumps(newest, indent=1), encoding="utf-8")
-        unfinished.replace(file)
-    except OSError:
-        with contextlib.suppress(OSError):
-            unfinished.unlink()  # the next time, --force is needed: no reason to fail now
+        write_whole(file, json.dumps(newest, indent=1))
 
 
 def _remembered() -> dict[str, str]:

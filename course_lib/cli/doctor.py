@@ -11,6 +11,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from course_lib.cli.doctor_attach import attached, judge_saved
 from course_lib.cli.doctor_report import show
 from course_lib.cli.progress_display import spinner
 from course_lib.outcome.outcome import Diagnosis
@@ -23,6 +24,7 @@ from course_lib.scripts.examine import (
     verdict_text,
     waiting_sentence,
 )
+from course_lib.scripts.from_outside import holds_saved
 from course_lib.scripts.launching import Launcher
 from course_lib.scripts.machines import NotesError, outcome_of, read_folder
 from course_lib.versions import versions_line
@@ -105,19 +107,47 @@ def doctor(
         typer.Option(
             "--from",
             metavar="FOLDER",
-            help="Run nothing: judge a job on several machines by the files that observe(machines=FOLDER) has written "
-            "on each of them.",
+            help="Run nothing: judge a job on several machines by the files that observe(machines=FOLDER), or "
+            "--attach --save FOLDER, has written on each of them.",
         ),
     ] = None,
+    attach: Annotated[
+        bool,
+        typer.Option(
+            "--attach",
+            help="Run nothing: look at the ranks that run on this machine now (py-spy, /proc); reads only.",
+        ),
+    ] = False,
+    pids: Annotated[
+        str, typer.Option(metavar="PID,PID", help="With --attach: the processes that are the ranks.")
+    ] = "",
+    keep: Annotated[
+        Path | None,
+        typer.Option(
+            "--save",
+            metavar="FOLDER",
+            help="With --attach: judge nothing; write what was seen into a file there.",
+        ),
+    ] = None,
+    values: Annotated[
+        bool,
+        typer.Option(
+            "--values", help="With --save: keep the text of lines and the values of variables, too."
+        ),
+    ] = False,
 ) -> None:
     """Run a DDP script on local ranks, watch it, and explain a hang, a crash or ranks that drift apart.
 
     The script runs unchanged, as torchrun would run it; once, where it starts its ranks itself. Exit code 0: nothing
     found; 1: a diagnosis is printed; 2: it could not be run.
     """
-    if (script is None) is (folder is None):
-        raise typer.BadParameter("name a script, or --from a folder.")
+    if [script is not None, folder is not None, attach].count(True) != 1:
+        raise typer.BadParameter("name a script, or --from a folder, or --attach.")
+    if attach:
+        attached(pids, keep, values)
     if folder is not None:
+        if holds_saved(folder):
+            judge_saved(folder)
         _judge(folder)
     assert script is not None
     if problem := _problem_with(script):

@@ -7,7 +7,7 @@ from course_lib.doctor.sentences import diagnosis, text
 from course_lib.doctor.sides import Hang, to_a_rank
 from course_lib.doctor.words import rank_list, standing, steps
 from course_lib.outcome.facts import NO_FACTS
-from course_lib.outcome.outcome import Diagnosis
+from course_lib.outcome.outcome import EXIT_UNKNOWN, Diagnosis, exit_text
 
 
 def messages_that_do_not_meet(hang: Hang) -> Diagnosis | None:
@@ -66,6 +66,27 @@ def _times(hang: Hang) -> str:
         return ""
     words = {"there": steps(absent.pop(), "time"), "first": [hang.first.rank], "here": steps(here, "time")}
     return text(" ({gone:it} came to this line {there}, and {first} came {here})", gone=gone, **words)
+
+
+def rank_died(hang: Hang) -> Diagnosis | None:
+    """Ranks wait for others whose processes have ended: they were looked at from outside, and nobody has freed them."""
+    outcome, gone = hang.outcome, [rank for rank in hang.other.ranks if rank in hang.outcome.exits]
+    if not gone or not outcome.from_outside:
+        return None
+    codes = {outcome.exits[rank] for rank in gone}
+    how = text("{gone:has} no process here any more", gone=gone)
+    if codes != {EXIT_UNKNOWN}:
+        how = text("{gone:has} died ({codes})", gone=gone, codes="; ".join(sorted(map(exit_text, codes))))
+    return diagnosis(
+        "rank_left.died", outcome, gone, ranks=hang.one.ranks, first=hang.first, gone=gone, how=how
+    )
+
+
+def in_the_same_call(hang: Hang) -> Diagnosis | None:
+    """All ranks wait at one line, as seen from outside: what they have brought there is not seen."""
+    if not hang.outcome.from_outside or len(hang.blocked) < 2:
+        return None
+    return diagnosis("nobody_answers.at_one_line", hang.outcome, ranks=hang.one.ranks, first=hang.first)
 
 
 def in_different_groups(hang: Hang) -> Diagnosis | None:

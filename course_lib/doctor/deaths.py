@@ -45,8 +45,8 @@ _NO_DESCRIPTOR = re.compile(r"nfds != -1")
 
 def died(outcome: Outcome) -> Diagnosis | None:
     """A rank's process ended before its part did."""
-    if not outcome.exits:
-        return None
+    if not outcome.exits or (outcome.from_outside and outcome.waiting):
+        return None  # `absences.rank_died` says who waits for it
     dead = tuple(outcome.exits)
     if EXIT_HOST_GONE in outcome.exits.values():
         with_host = [rank for rank, code in outcome.exits.items() if code == EXIT_HOST_GONE]

@@ -116,7 +116,7 @@ def timed_out(outcome: Outcome) -> Diagnosis | None:
     busy = {rank: w for rank, w in outcome.waiting.items() if w.state in AT_WORK}
     if waiting and busy:
         return _straggler(outcome, waiting, busy)
-    return diagnosis("timeout", outcome, late=outcome.waiting)
+    return diagnosis("timeout.attached" if outcome.from_outside else "timeout", outcome, late=outcome.waiting)
 
 
 def _straggler(outcome: Outcome, waiting: Mapping[int, Waiting], busy: Mapping[int, Waiting]) -> Diagnosis:
@@ -125,7 +125,8 @@ def _straggler(outcome: Outcome, waiting: Mapping[int, Waiting], busy: Mapping[i
     place = f" at {first.where}" if first.where else ""
     words = {"doing": doing, "place": place, "them": verb(busy, "it", "them"), "first": other}
     long = _for_long(waiting.values())
-    return diagnosis("straggler", outcome, busy, busy=busy, waiting=waiting, long=long, **words)
+    name = "straggler.attached" if outcome.from_outside else "straggler"
+    return diagnosis(name, outcome, busy, busy=busy, waiting=waiting, long=long, **words)
 
 
 #: Seconds a wait is rounded down to: what is said stays the same from run to run.

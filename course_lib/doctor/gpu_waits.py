@@ -45,4 +45,5 @@ def waits_for_gpus(outcome: Outcome, waiting: Mapping[int, Waiting]) -> Diagnosi
     counts = next(iter(apart.values()))
     behind = tuple(rank for rank, number in counts.items() if number == min(counts.values()))
     words |= {"counts": capital(nccl_counts.sentence(counts)), "behind": behind}
-    return diagnosis("waits_for_gpu.behind", outcome, behind, **words)
+    name = "waits_for_gpu.attached" if outcome.from_outside else "waits_for_gpu.behind"
+    return diagnosis(name, outcome, behind, **words)

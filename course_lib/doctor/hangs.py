@@ -35,6 +35,7 @@ _BEFORE: tuple[Callable[[Outcome], Diagnosis | None], ...] = (
 )
 _MEET, _LEFT, _IDLE, _CIRCLE, _ALONE, _ = Situation
 _RULES: tuple[tuple[Situation, Callable[[Hang], Diagnosis | None]], ...] = (
+    (_LEFT, absences.rank_died),
     (_MEET, alignment.threads_share_a_group),
     (~_MEET, absences.messages_that_do_not_meet),
     (_LEFT | _IDLE, absences.each_for_another),
@@ -57,14 +58,33 @@ _RULES: tuple[tuple[Situation, Callable[[Hang], Diagnosis | None]], ...] = (
     (_LEFT | _IDLE, absences.rank_left),
     (_CIRCLE, absences.in_different_groups),
     (_CIRCLE, absences.waiting_in_a_circle),
+    (_ALONE, absences.in_the_same_call),
     (_ALONE, absences.nobody_answers),
 )
+#: The rules that ask for no more than where ranks are. From outside it is not known what they have issued before, and
+#: the others would take what is not known for what was not done.
+_FROM_OUTSIDE = {
+    stuck.locked,
+    stuck.stuck_outside,
+    left_out_on_gpus,
+    group_creation.init_hang,
+    absences.rank_died,
+    absences.messages_that_do_not_meet,
+    absences.each_for_another,
+    passes.ddp_on_some_ranks,
+    own_collectives.under_a_condition,
+    mismatches.different_collectives,
+    absences.rank_left,
+    absences.waiting_in_a_circle,
+    absences.in_the_same_call,
+    absences.nobody_answers,
+}
 
 
 def explain_hang(outcome: Outcome) -> Diagnosis | None:
     """Why ranks wait for what does not come; None where no rule fits."""
     for rule in _BEFORE:
-        found = rule(outcome)
+        found = rule(outcome) if rule in _FROM_OUTSIDE or not outcome.from_outside else None
         if found is not None:
             return found
     hang = hang_of(outcome)
@@ -73,5 +93,6 @@ def explain_hang(outcome: Outcome) -> Diagnosis | None:
 
 def judged(hang: Hang) -> Diagnosis | None:
     """The first rule for the sides that fits."""
-    found = (rule(hang) for when, rule in _RULES if hang.situation & when)
+    asked = (rule for when, rule in _RULES if hang.situation & when)
+    found = (rule(hang) for rule in asked if rule in _FROM_OUTSIDE or not hang.outcome.from_outside)
     return next((each for each in found if each is not None), None)

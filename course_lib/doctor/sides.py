@@ -107,7 +107,7 @@ class Hang:
 
 def hang_of(outcome: Outcome) -> Hang | None:
     """The table of sides; None where no rank waits for another one."""
-    sides = _sides_that_meet(outcome)
+    sides = _sides_by_place(outcome) if outcome.from_outside else _sides_that_meet(outcome)
     if len(sides) > 1:
         return meeting(outcome, sides)
     blocked = blocked_in(outcome)
@@ -189,6 +189,29 @@ def sides_by_collective(
     sides = []
     for each in map(tuple, sorted(ranks.values())):
         record, seen = met[each[0]], waiting.get(each[0])
+        condition = condition_of(outcome, each, record, seen)
+        sides.append(Side(each, record, seen, condition, dict.fromkeys(each, record.stage), each))
+    return sides
+
+
+def _sides_by_place(outcome: Outcome) -> list[Side]:
+    """The ranks by the lines through which they came to the collectives they wait in, where all do and in one group.
+
+    From outside no number of a collective is seen, and no size. But where nothing moves, ranks that wait in one group
+    at different lines do not wait for each other in one collective.
+    """
+    blocked = blocked_in(outcome)
+    issued = {rank: w.collective for rank, w in blocked.items() if w.collective is not None}
+    if len(issued) < len(outcome.waiting) or len({record.group for record in issued.values()}) != 1:
+        return []
+    if any(waiting.missing for waiting in blocked.values()):
+        return []
+    ranks: dict[tuple[object, ...], list[int]] = {}
+    for rank, record in issued.items():
+        ranks.setdefault((record.op, record.stage, record.frames), []).append(rank)
+    sides = []
+    for each in map(tuple, sorted(ranks.values())):
+        record, seen = issued[each[0]], blocked[each[0]]
         condition = condition_of(outcome, each, record, seen)
         sides.append(Side(each, record, seen, condition, dict.fromkeys(each, record.stage), each))
     return sides

@@ -133,8 +133,8 @@ def two_machines() -> Machines:
     found: list[subprocess.Popen[str]] = []
     try:
         for number in range(2):
-            found.append(_holder(_pid(found[0]) if number else None))
-        first, second = map(_pid, found)
+            found.append(_holder(found[0].pid if number else None))
+        first, second = (process.pid for process in found)
         _in(first, f"ip link add {_WIRE} type veth peer name {_WIRE} netns {second}")
         for pid, address in zip((first, second), _ADDRESSES, strict=True):
             _in(pid, f"ip addr add {address}/24 dev {_WIRE} && ip link set {_WIRE} up")
@@ -171,10 +171,6 @@ def _holder(beside: int | None) -> subprocess.Popen[str]:
 def _network(process: str) -> str:
     """The number of a process's network namespace."""
     return os.readlink(f"/proc/{process}/ns/net").strip("net:[]")
-
-
-def _pid(process: subprocess.Popen[str]) -> int:
-    return process.pid
 
 
 def _way_into(pid: int) -> list[str]:

@@ -242,7 +242,7 @@ class RecordExplorer(Explorer):
     @in_turn
     def _run(self) -> None:
         self.said.value = "running on three ranks ..."
-        outcome = run_quietly(_descend, [control.value for control in self.targets], ranks=3)
+        outcome = run_quietly(descend, [control.value for control in self.targets], ranks=3)
         self.record = Record.of(outcome)
         self.column.max = max(1, self.record.length)
         self.column.value = 1
@@ -260,7 +260,7 @@ def explore_record(outcome: Outcome, targets: Sequence[float]) -> RecordExplorer
     return RecordExplorer(outcome, targets)
 
 
-def _descend(targets: Sequence[float]) -> None:
+def descend(targets: Sequence[float]) -> None:
     """Runs on every rank: the script that the lesson's learner has written, with this rank's target."""
     sys.path.insert(0, os.getcwd())
     importlib.import_module("scratch.descend").descend(targets[int(os.environ["RANK"])])

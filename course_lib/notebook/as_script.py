@@ -453,7 +453,10 @@ def script_of(name: str, notebook: NotebookNode, given: NotebookNode | None = No
     if not parts:
         raise NoScript(f"{name} has no cells on ranks (%%ranks).")
     codes = {cell.number: _Code(cell.source) for part in parts for cell in part.cells}
-    at_top = _imports_at_top(codes.values())
+    # What a cell for the notebook alone imports may be a file that only the notebook writes.
+    at_top = _imports_at_top(
+        codes[cell.number] for part in parts for cell in part.cells if not cell.only_here
+    )
     set_by_notebook = _variables_set(notebook)
     functions, rows = [], []
     for number, part in enumerate(parts, 1):
@@ -534,7 +537,10 @@ class _LeftOut:
 def _left_out(part: Part, codes: Mapping[int, _Code], at_top: Mapping[str, str]) -> dict[int, _LeftOut]:
     """The cells that cannot be in the script, by number."""
     found: dict[int, _LeftOut] = {}
-    there = {*dir(builtins), *at_top, "__name__", "__file__"}
+    there = {*dir(builtins), *at_top, "__name__", "__file__"} - {
+        "display",
+        "get_ipython",
+    }  # IPython puts these there
     for cell in part.cells:
         code = codes[cell.number]
         why = _why_left_out(cell) or code.problem

@@ -333,6 +333,8 @@ class Outcome:
         last_places: the stack of a rank that crashed.
         trace_events: the events of which `timeline` is made.
         hosts: the machine by rank, where ranks are on several.
+        from_outside: True where ranks were only looked at while they ran (`scripts/from_outside.py`): what they had
+            issued before is not known.
         never_struck: faults that were meant for this run and whose moment never came, one sentence each.
     """
 
@@ -362,6 +364,7 @@ class Outcome:
     last_places: Mapping[int, tuple[Frame, ...]] = field(default_factory=dict, repr=False)
     trace_events: Mapping[int, tuple[TraceEvent, ...]] = field(default_factory=dict)
     never_struck: tuple[str, ...] = ()
+    from_outside: bool = False
     hosts: Mapping[int, str] = field(default_factory=dict)
     packed: Mapping[int, Packed] = field(default_factory=dict, repr=False)
 

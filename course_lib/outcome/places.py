@@ -15,6 +15,8 @@ from typing import NamedTuple
 from course_lib.outcome.syntax import CELL_PREFIX, NUMBERED, newest_cell
 
 _STDLIB = os.path.realpath(sysconfig.get_paths()["stdlib"])
+#: The standard library of any Python: another process, or another machine, may run another one.
+_ANY_STDLIB = re.compile(r"[/\\]lib[/\\]python3\.\d+[/\\]")
 
 
 COURSE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
@@ -69,7 +71,7 @@ def is_learners(filename: str) -> bool:
     path = os.path.realpath(filename)
     if "site-packages" in path or "dist-packages" in path or path.startswith(COURSE + os.sep):
         return False
-    return not path.startswith(_STDLIB)
+    return not path.startswith(_STDLIB) and not _ANY_STDLIB.search(path)
 
 
 @functools.lru_cache(maxsize=4096)

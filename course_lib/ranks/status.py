@@ -37,6 +37,41 @@ class GpuQueue:
 
 
 @dataclass(frozen=True)
+class FromOutside:
+    """What is known of a rank that was looked at from outside, and says nothing of itself (`ranks/outside`).
+
+    Attributes:
+        pid: its process. stopped: by a signal. finished: its main thread runs no Python any more.
+        asleep_for: seconds for which its main thread had not run; None where the system does not tell.
+        numbers: whole numbers among the local variables of the learner's frames, by `file:function:name`.
+        variables: changes when a local variable of the innermost frames does; empty where none are seen.
+        spins: it is in a loop that calls nothing.
+        ends_in: seconds after which the `time.sleep` that it is in ends; None where it is in none, or not known.
+        reads: it waits for somebody to type, or to write into its standard input.
+        workers: the processes that it has started and that run Python: where each is, in words.
+        error: what it has left behind of an exception.
+        problem: why its stack could not be read.
+        doubts: why its wait may end, a clause each.
+        launched: by communicator of NCCL's, how many collectives it has launched (`ranks/outside/ras.py`).
+    """
+
+    pid: int
+    stopped: bool = False
+    finished: bool = False
+    asleep_for: float | None = None
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    variables: str = ""
+    spins: bool = False
+    ends_in: float | None = None
+    reads: bool = False
+    workers: tuple[str, ...] = ()
+    error: str = ""
+    problem: str = ""
+    doubts: tuple[str, ...] = ()
+    launched: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class RankStatus:
     """What one rank said of itself at one moment (see `control_thread.get_status`).
 
@@ -66,6 +101,7 @@ class RankStatus:
             `moved` says nothing.
         uses_gpus: whether it may wait in a collective of which there is no record here, because it is NCCL's.
         queues: by group, how far its GPU has got with what NCCL was given; empty where that is not known.
+        outside: what else is known of it where it was looked at from outside.
     """
 
     rank: int
@@ -91,6 +127,7 @@ class RankStatus:
     seen_through: bool = True
     uses_gpus: bool = False
     queues: Mapping[str, GpuQueue] = field(default_factory=dict)
+    outside: FromOutside | None = None
 
     def of_rank(self, rank: int) -> RankStatus:
         """The same, and whose status it is."""

@@ -20,9 +20,11 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from course_lib.doctor.diagnose import explained
 from course_lib.outcome.outcome import Outcome
+from course_lib.own_files import write_whole
 from course_lib.ranks.attach.meeting import ONLY_JOB, excuse, nothing_written
 from course_lib.ranks.codec import MalformedError, decode, encode
 from course_lib.ranks.kernel import deadlock, make_outcome
@@ -36,6 +38,7 @@ from course_lib.ranks.protocol import BufferedChannel
 from course_lib.ranks.status import RankStatus
 from course_lib.versions import version
 
+_T = TypeVar("_T")
 #: By its first line the course knows such a file.
 _MARK = "what ddp-course has seen of the ranks of one machine"
 _PATTERN = "ranks-*.json"
@@ -208,9 +211,7 @@ class Notebook:
             self.looks,
             time.monotonic() - self.still_since if self.looks else 0.0,
         )
-        unfinished = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-        unfinished.write_text(json.dumps({"this is": _MARK, **encode(notes)}), encoding="utf-8")
-        unfinished.replace(self.path)
+        write_marked(self.path, notes, _MARK)
         return notes
 
 
@@ -228,9 +229,7 @@ _VERDICT = "verdict.json"
 
 def tell_verdict(book: Notebook, *, hang: bool) -> None:
     """Let the watchers of the other machines know that the job has been judged."""
-    unfinished = book.folder / f".{_VERDICT}.{os.getpid()}"
-    unfinished.write_text(json.dumps(encode(_Verdict(book.run, book.attempt, hang))), encoding="utf-8")
-    unfinished.replace(book.folder / _VERDICT)
+    write_whole(book.folder / _VERDICT, json.dumps(encode(_Verdict(book.run, book.attempt, hang))))
 
 
 def verdict_on(book: Notebook) -> bool | None:
@@ -245,19 +244,36 @@ def verdict_on(book: Notebook) -> bool | None:
 # -- read ------------------------------------------------------------------------------------------------------------
 
 
-def _read(path: Path) -> Notes:
+def read_marked(path: Path, kind: type[_T], mark: str, who: str) -> _T:
+    """The record that a file of the course holds.
+
+    Args:
+        mark: what its first line says. who: who writes such files.
+
+    Raises:
+        NotesError: it cannot be read, is somebody else's, another version's, or damaged.
+    """
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(data, dict) or data.pop("this is", None) != _MARK:
-            raise NotesError(f"{path} was not written by observe().")
+        if not isinstance(data, dict) or data.pop("this is", None) != mark:
+            raise NotesError(f"{path} was not written by {who}.")
         if data.get("course") != version("ddp-course"):
             raise NotesError(f"{path} was written by another version of the course ({data.get('course')}).")
-        notes = decode(Notes, data)
+        return decode(kind, data)
     except OSError as error:
         raise NotesError(f"{path} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:
         why = error if isinstance(error, MalformedError) else "it is no JSON"
         raise NotesError(f"{path} is damaged: {why}.") from None
+
+
+def write_marked(path: Path, record: object, mark: str) -> None:
+    """Put such a file in its place, all at once."""
+    write_whole(path, json.dumps({"this is": mark, **encode(record)}))
+
+
+def _read(path: Path) -> Notes:
+    notes = read_marked(path, Notes, _MARK, "observe()")
     ranks = [rank.rank for rank in notes.ranks]
     if not ranks or ranks != sorted(set(ranks)) or not 0 <= ranks[0] <= ranks[-1] < notes.world_size:
         raise NotesError(f"{path} is damaged: its ranks are {ranks}, of {notes.world_size}.")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import os
 import signal
 import socket
 import sys
@@ -19,7 +18,7 @@ from pathlib import Path
 from course_lib.doctor.diagnose import explained
 from course_lib.doctor.words import capital, rank_list
 from course_lib.outcome.outcome import Outcome
-from course_lib.own_files import NotOurFileError, check_ours
+from course_lib.own_files import NotOurFileError, check_ours, write_whole
 from course_lib.ranks.attach.meeting import ONLY_JOB, AttachedRanks, NotAllCame, accept_ranks
 from course_lib.ranks.codec import decode
 from course_lib.ranks.kernel import run_job
@@ -156,13 +155,10 @@ def write_report(text: str, run: AttachedRun) -> None:
         print(f"course_lib.observe: {taken} is no report, and stays: see {path}", file=sys.stderr)
     if run.attempt and path.is_file():
         before = path.read_text(encoding="utf-8", errors="replace") + "\n"
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        unfinished.write_text(before + text, encoding="utf-8")
-        unfinished.replace(path)
+        write_whole(path, before + text)
     except OSError as error:
         print(f"course_lib.observe: no report in {path}: {error.strerror}", file=sys.stderr)
-        unfinished.unlink(missing_ok=True)
 
 
 def main(run: AttachedRun) -> None:

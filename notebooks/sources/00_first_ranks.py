@@ -51,7 +51,7 @@ x.item()
 #
 # The **backend** carries the bytes between ranks: gloo for CPU tensors, NCCL for CUDA tensors, where each rank has a GPU of its
 # own. All saved outputs of this course come from gloo. With NCCL the same results are expected, and a hang is explained with less
-# detail; no GPU has run this lesson yet. (`machine()` says what this machine offers.)
+# detail. (`machine()` says what this machine offers.)
 #
 # ## Break it 1: a rank that never arrives
 #

@@ -56,7 +56,7 @@ def descend(target):
 # %%
 p = predict("13.last_lines")
 
-# %%
+# %% tags=["notebook-only"]
 # %%ranks 3 --no-doctor --predicted --as out
 import torch.distributed as dist
 from scratch.descend import descend
@@ -449,7 +449,7 @@ torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2), process_group=c
 # `torchfrtrace --prefix rank_ /shared/dumps`. (Its option `-j` needs the package `tabulate`, which nothing installs.) Dump the
 # record of the job above, with a private function of torch, and give it to the analyser:
 
-# %%
+# %% tags=["notebook-only"]
 # %%ranks 3 --fresh --no-doctor --expect hang
 import torch.distributed as dist
 from scratch.descend import descend
@@ -460,7 +460,7 @@ try:
 finally:
     dump = c10d._dump_fr_trace(True, True, False)  # all calls, with stacks
 
-# %%
+# %% tags=["notebook-only"]
 # %%ranks
 from course_lib.lab.debugging import analysed, mended
 

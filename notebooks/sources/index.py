@@ -19,7 +19,7 @@
 # | 10 | [Accumulation, clipping and mixed precision](10_accumulation.ipynb) | Which gradient reaches the optimizer? | 04, 05 | 40 | [tasks](../exercises/10_accumulation.ipynb) |
 # | 11 | [Out of memory on one rank](11_out_of_memory.ipynb) | It caught the error and went on: what do the others get? | 00, 04, 06 | 100 | [tasks](../exercises/11_out_of_memory.ipynb) |
 # | 12 | [Elastic training](12_elastic.ipynb) | A rank has died: who restarts what, and what is lost? | 00, 02, 03 | 60 | [tasks](../exercises/12_elastic.ipynb) |
-# | 13 | [Debugging a hang](13_debugging.ipynb) | Seven ranks complain: which one is to blame? | 00, 04 | 65 | [tasks](../exercises/13_debugging.ipynb) |
+# | 13 | [Debugging a hang](13_debugging.ipynb) | Seven ranks complain: which one is to blame? | 00, 04 | 35 | [tasks](../exercises/13_debugging.ipynb) |
 # | 14 | [Logging, metrics, checkpoints](14_checkpoints.ipynb) | Which number is true, and what survives a kill? | 03, 09 | 40 | [tasks](../exercises/14_checkpoints.ipynb) |
 # | 15 | [How far does it scale?](15_scale.ipynb) | What do 1,000 ranks give me, and when does DDP end? | 04, 05 | 85 | [tasks](../exercises/15_scale.ipynb) |
 # | 16 | [From laptop to cluster](16_cluster.ipynb) | It runs on my machine: what is different on two? | 00, 02 | 35 | [tasks](../exercises/16_cluster.ipynb) |

@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.gpu_day.steps import PART_SECONDS, ROOT, Step
 
 VERDICTS = ("PASS", "FAIL", "CANNOT")
-#: What a story is told: how many GPUs there are, and whether it is only rehearsed on the CPU with gloo.
+#: What a story finds in its environment: how many GPUs there are, and whether it is rehearsed on the CPU with gloo.
 CARDS, REHEARSAL, OUT = "GPU_DAY_CARDS", "GPU_DAY_REHEARSAL", "GPU_DAY_OUT"
 _WHY_LENGTH = 300
 
@@ -69,6 +69,8 @@ def run_steps(
         result = _run_step(step, box, out, left, rehearsal)
         say(f"{result.verdict:<6} {step.part} {step.name:<16} {result.seconds:5.1f} s  {result.why}")
         results.append(result)
+        if not rehearsal:
+            keep([result], out)  # a lent machine may be taken back before the end
     return results
 
 
@@ -90,7 +92,8 @@ def _run_step(step: Step, box: Box, out: Path, left: float, rehearsal: bool) -> 
 
 def _run(command: tuple[str, ...], seconds: float, environment: dict[str, str]) -> tuple[int | None, str]:
     """The exit code (None: it had to be ended) and what was written. Whatever it has started ends with it."""
-    environment = {**environment, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    path = os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH")]))
+    environment = {**environment, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
         command,
         cwd=ROOT,

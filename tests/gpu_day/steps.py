@@ -127,7 +127,7 @@ STEPS = (
     ),
     _story(5, "start", "seconds until a gang is ready: gloo, and NCCL connected at once", seconds=120),
     _story(
-        5, "contexts", "memory that a rank takes of its GPU with its first tensor (the course assumes 600 MB)"
+        5, "contexts", "memory that a rank takes of its GPU with its first tensor (the course assumes 620 MB)"
     ),
     _story(5, "first_step", "seconds of the first collective on CUDA tensors, and of later ones"),
     _story(

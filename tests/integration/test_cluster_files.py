@@ -35,11 +35,11 @@ def test_the_file_for_slurm_starts_every_rank_once_on_two_nodes(tmp_path):
     text = re.sub(r"^#SBATCH --gpus-per-node.*\n", "", file_text("train.sbatch"), flags=re.MULTILINE)
     (tmp_path / "train.sbatch").write_text(text.replace("--cpus-per-task=32", "--cpus-per-task=1"))
     (tmp_path / "train.py").write_text(TRAIN)
-    daemons = tmp_path / "slurm"
-    daemons.mkdir()
-    with networks.two_machines() as machines, slurm.slurm(machines, daemons) as cluster:
+    with networks.two_machines() as machines, slurm.slurm(machines) as cluster:
         path = f"PATH={Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        said = cluster.ask("env", path, "sbatch", "--parsable", f"--chdir={tmp_path}", f"{tmp_path}/train.sbatch")
+        said = cluster.ask(
+            "env", path, "sbatch", "--parsable", f"--chdir={tmp_path}", f"{tmp_path}/train.sbatch"
+        )
         until(lambda: not cluster.ask("squeue", "--noheader").strip(), 120)
         log = (tmp_path / f"train-{said.strip()}.log").read_text()
         found = sorted(

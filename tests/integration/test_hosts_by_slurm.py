@@ -18,8 +18,8 @@ HOST = f"{sys.executable} -m course_lib.ranks.hosts"
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    with networks.two_machines() as machines, slurm.slurm(machines, tmp_path_factory.mktemp("slurm")) as mine:
+def cluster():
+    with networks.two_machines() as machines, slurm.slurm(machines) as mine:
         yield mine
 
 

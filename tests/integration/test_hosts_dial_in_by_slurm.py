@@ -19,7 +19,7 @@ pytestmark = [
 
 
 def test_the_batch_job_that_is_shown_starts_hosts_and_what_ends_it_ends_them(tmp_path):
-    with networks.two_machines() as machines, slurm.slurm(machines, tmp_path) as cluster:
+    with networks.two_machines() as machines, slurm.slurm(machines) as cluster:
         (tmp_path / "join").mkdir()
         with inside(machines.names[0]):
             dialled = Dialled(tmp_path / "join", 2, "cable")

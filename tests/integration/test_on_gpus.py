@@ -1,4 +1,4 @@
-"""Gangs on real GPUs, with NCCL. Reported by name as not run where there are none; no GPU has run them yet."""
+"""Gangs on real GPUs, with NCCL. Reported by name as not run where there are none."""
 
 import subprocess
 

@@ -184,7 +184,7 @@ def test_variables_that_choose_gpus_in_the_notebook_count_from_the_next_gang_on(
             (Gpu(0, "", "H100", 79_000, 81_000), Gpu(1, "", "H100", 79_000, 81_000)),
             2,
             "",
-            "2 (H100): memory for about 262",
+            "2 (H100): memory for about 254",
         ),
         (
             (Gpu(0, "", "T4", 15_000, 16_000), Gpu(1, "no answer within 30 seconds")),

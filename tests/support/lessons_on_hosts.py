@@ -32,7 +32,7 @@ from course_lib.ranks.hosts.spread import Hosts
 SESSION.use(Hosts({0}, {1!r}))
 """
 _AFTER = "assert SESSION.gang is None or {{link.host_name for link in SESSION.gang.links}} <= {0}"
-#: A machine has a /tmp and a home of its own, and no name server (one that does not answer is told of by torch).
+#: A machine has a /tmp and a home of its own, and no name server (torch prints a warning where one does not answer).
 _OWN_FILES = (
     'mount --bind "$0" /etc/nsswitch.conf && mount -t tmpfs none /tmp && '
     'mkdir /tmp/home && cd /tmp/home && export HOME=$PWD && exec "$@"'

@@ -19,6 +19,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from course_lib.ranks.process import die_with_parent
+
 _numbers = itertools.count()
 #: The address of a network card that no machine has.
 _NOBODY = "02:00:00:00:00:01"
@@ -148,7 +150,9 @@ class SshServers:
         before = 'mount -t tmpfs none /run && mkdir -m 755 /run/sshd && exec "$@"'
         command = ["ip", "netns", "exec", name, "sh", "-c", before, "sh", _SSHD, "-D", "-e", "-f", os.devnull]
         with (self.folder / "log").open("ab") as log:
-            self.servers[name] = subprocess.Popen([*command, *options], stderr=log, start_new_session=True)
+            self.servers[name] = subprocess.Popen(
+                [*command, *options], stderr=log, start_new_session=True, preexec_fn=die_with_parent
+            )
         listens = ["ip", "netns", "exec", name, "bash", "-c", f": < /dev/tcp/{address}/22"]
         deadline = time.monotonic() + 20
         while subprocess.run(listens, capture_output=True).returncode:

@@ -6,11 +6,13 @@ import os
 import secrets
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from course_lib.ranks.process import die_with_parent
 from tests.support import networks
 
 _PROGRAMS = ("slurmctld", "slurmd", "srun", "salloc", "sinfo", "munged")
@@ -103,7 +105,12 @@ class Slurm:
         with (self.folder / "services.log").open("ab") as log:
             self.services.append(
                 subprocess.Popen(
-                    command, env=self.environment, stdout=log, stderr=log, start_new_session=True
+                    command,
+                    env=self.environment,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                    preexec_fn=die_with_parent,
                 )
             )
 
@@ -116,14 +123,15 @@ class Slurm:
 
 
 @contextmanager
-def slurm(machines: networks.Machines, folder: Path) -> Iterator[Slurm]:
-    """A Slurm on these machines."""
-    mine = Slurm(machines, folder)
-    try:
-        mine.serve()
-        yield mine
-    finally:
-        networks.end_all(machines)
-        for service in mine.services:
-            service.kill()
-            service.wait()
+def slurm(machines: networks.Machines) -> Iterator[Slurm]:
+    """A Slurm on these machines. Its folder is none of pytest's: their names are too long for sockets of Slurm's."""
+    with tempfile.TemporaryDirectory(prefix="slurm-") as folder:
+        mine = Slurm(machines, Path(folder))
+        try:
+            mine.serve()
+            yield mine
+        finally:
+            networks.end_all(machines)
+            for service in mine.services:
+                service.kill()
+                service.wait()

@@ -31,6 +31,7 @@ INSIDE_RANKS = {
     "kernel": {"inside", "server"},
     "attach": {"kernel", "inside", "server"},
     "hosts": {"kernel", "inside", "server"},
+    "outside": {"inside"},
 }
 #: Arrows that run up all the same, and why.
 MEANT = {

@@ -24,11 +24,9 @@ from zmq.utils.monitor import parse_monitor_message
 from course_lib.ranks.hosts.host import GONE_SECONDS, HostError
 from course_lib.ranks.hosts.join_file import NO_CURVE, JoinFile
 from course_lib.ranks.hosts.resumed import (
-    ACKNOWLEDGED,
     HEARTBEAT_MS,
     HELLO,
     LOST_MS,
-    PIECE,
     REFUSED,
     WELCOME,
     ResumedWire,
@@ -40,7 +38,7 @@ FIRST_SECONDS = 60.0
 _LAST_SECONDS = 2.0
 _AGAIN_MS = 100
 _CONNECT_MS = 1000
-#: What torchrun tells a rank; a host is none, and its ranks are told their own.
+#: What torchrun sets for a rank. A host is not a rank, and its ranks get their own.
 _TORCHRUN = ("TORCHELASTIC_", "ROLE_", "GROUP_WORLD_SIZE")
 
 
@@ -147,10 +145,8 @@ class Dialled:
                     self._start_agent()
                 self._until = None
                 self._wire.resume(acknowledged)
-            elif kind in (PIECE, ACKNOWLEDGED):
-                self._wire.acknowledge(acknowledged)
-                if kind == PIECE:
-                    self._wire.take(number, content)
+            else:
+                self._wire.hear(kind, number, acknowledged, content)
 
     def _start_agent(self) -> None:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(_TORCHRUN)}

@@ -99,10 +99,8 @@ class _HostChannel(BufferedChannel):
         self._greeted = False
 
     def flush(self) -> None:
-        full, before = (
-            self._told,
-            len(self._outgoing),
-        )  # what fits into an empty buffer need not be read by anybody
+        # What fits into an empty buffer need not be read by anybody.
+        full, before = self._told, len(self._outgoing)
         super().flush()
         if full and len(self._outgoing) < before:
             self.moved = time.monotonic()

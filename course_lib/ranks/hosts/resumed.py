@@ -111,6 +111,13 @@ class ResumedWire:
         for number, piece in enumerate(self._kept, first):
             self._send_piece(number, piece)
 
+    def hear(self, kind: bytes, number: int, acknowledged: int, content: bytes) -> None:
+        """The other side says a piece, or acknowledges some; frames of other kinds are not for the wire."""
+        if kind in (PIECE, ACKNOWLEDGED):
+            self.acknowledge(acknowledged)
+        if kind == PIECE:
+            self.take(number, content)
+
     def take(self, number: int, piece: bytes) -> None:
         """A piece has come; one that came before, or that comes before its turn, is dropped."""
         if number != self.came + 1 or self._all_heard:

@@ -29,11 +29,9 @@ from zmq.utils.monitor import parse_monitor_message
 
 from course_lib.ranks.hosts.join_file import NO_CURVE, JoinFile
 from course_lib.ranks.hosts.resumed import (
-    ACKNOWLEDGED,
     HEARTBEAT_MS,
     HELLO,
     LOST_MS,
-    PIECE,
     REFUSED,
     WELCOME,
     ResumedWire,
@@ -213,10 +211,8 @@ class Router:
             wire = self._wires.get(epoch)
             if kind == HELLO:
                 self._hello(epoch, acknowledged, content)
-            elif wire is not None and kind in (PIECE, ACKNOWLEDGED):
-                wire.acknowledge(acknowledged)
-                if kind == PIECE:
-                    wire.take(number, content)
+            elif wire is not None:
+                wire.hear(kind, number, acknowledged, content)
 
     def _hello(self, epoch: bytes, acknowledged: int, content: bytes) -> None:
         wire = self._wires.get(epoch)

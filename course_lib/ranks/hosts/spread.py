@@ -300,7 +300,7 @@ class HostsStart(Start):
                         epoch=gang.epoch,
                     )
                     environment = {
-                        **choice.environment,
+                        **choice.environment_of(rank),
                         "RANK": str(rank),
                         "LOCAL_RANK": str(local),
                         "GROUP_RANK": str(place),

@@ -10,6 +10,7 @@ import ast
 import os
 import sys
 from collections import deque
+from collections.abc import Sequence
 from datetime import timedelta
 from types import BuiltinMethodType, FrameType, MethodType, ModuleType
 from typing import Any
@@ -18,23 +19,26 @@ from course_lib.outcome.places import Frame, is_learners
 from course_lib.ranks.inside.calls import call_under_way, innermost, named, number_of, object_of
 
 #: Calls without a Python frame of their own, by the name in the learner's line: methods of Work, Future and Store.
-_WAITING_CALLS = frozenset({"wait", "synchronize", "value", "get", "result"})
+WAITING_CALLS = frozenset({"wait", "synchronize", "value", "get", "result"})
 #: Methods of a CUDA tensor that wait until its GPU has computed it, and with that for the collectives before.
 _GPU_CALLS = frozenset({"item", "cpu", "tolist", "nonzero"})
 #: A wait that gives up sooner than this is left to do so.
 _SOON = timedelta(seconds=60)
 
 
-def waiting_in(stack: list[Frame], thread_id: int) -> str | None:
+def waiting_in(stack: Sequence[Frame], thread_id: int | None) -> str | None:
     """The name of the communication call the innermost frames are in, or None when they are in none.
 
     Only tells that the call is on the stack; whether it makes progress is told by comparing two looks.
+
+    Args:
+        thread_id: whose stack it is; None for a thread of another process, of which no objects can be looked at.
     """
     if not stack:
         return None
     leaf = stack[-1]
     if is_learners(leaf.file):
-        return _bare_wait(thread_id)
+        return _bare_wait(thread_id) if thread_id is not None else None
     path = leaf.file.replace(os.sep, "/")
     if path.endswith("torch/autograd/graph.py") and leaf.function == "_engine_run_backward":
         return "backward"
@@ -47,7 +51,8 @@ def waiting_in(stack: list[Frame], thread_id: int) -> str | None:
     ):
         return "DistributedDataParallel()" if leaf.function.startswith("_verify") else _sync_stage(stack)
     if path.endswith("torch/_ops.py"):
-        return "wait_tensor" if _waits_for_a_functional_collective(thread_id) else None
+        functional = thread_id is not None and _waits_for_a_functional_collective(thread_id)
+        return "wait_tensor" if functional else None
     if "/torch/distributed/" in path:
         for frame in stack:
             name = frame.file.replace(os.sep, "/")
@@ -75,7 +80,7 @@ def _ddp_stage(function: str) -> str:
     return function
 
 
-def _sync_stage(stack: list[Frame]) -> str:
+def _sync_stage(stack: Sequence[Frame]) -> str:
     for frame in reversed(stack):
         if frame.file.replace(os.sep, "/").endswith("torch/nn/parallel/distributed.py"):
             return _ddp_stage(frame.function)
@@ -135,9 +140,9 @@ def waiting_call(frame: FrameType) -> ast.Call | None:
     if call is None:
         return None
     if isinstance(call.func, ast.Attribute):
-        return call if call.func.attr in _WAITING_CALLS and _is_torchs(call.func.value, frame) else None
+        return call if call.func.attr in WAITING_CALLS and _is_torchs(call.func.value, frame) else None
     method = object_of(call.func, frame)
-    if not isinstance(method, BuiltinMethodType | MethodType) or method.__name__ not in _WAITING_CALLS:
+    if not isinstance(method, BuiltinMethodType | MethodType) or method.__name__ not in WAITING_CALLS:
         return None
     return call if _comes_from_torch(method.__self__) else None
 
@@ -179,7 +184,7 @@ def ends_by_itself(thread_id: int, groups: Any) -> bool:
     call = waiting_call(frame) if is_learners(frame.f_code.co_filename) else None
     if call is not None:
         given = [*call.args, *(keyword.value for keyword in call.keywords)]
-        if any(_is_soon(argument, frame) for argument in given) or _any_soon(groups):
+        if any(is_soon(argument, frame) for argument in given) or _any_soon(groups):
             return True
         # A store has a timeout of its own, for waits that are given none.
         store = object_of(call.func.value, frame) if isinstance(call.func, ast.Attribute) else None
@@ -198,7 +203,7 @@ def ends_by_itself(thread_id: int, groups: Any) -> bool:
     return _any_soon(asked)
 
 
-def _is_soon(argument: ast.expr, frame: FrameType) -> bool:
+def is_soon(argument: ast.expr, frame: FrameType) -> bool:
     """True for a timeout of at most a minute, and for one whose length cannot be told without running code."""
     value = object_of(argument, frame)
     if isinstance(value, timedelta):

@@ -34,7 +34,7 @@ _STAGES = {
 }
 
 
-class _Frame(TypedDict):
+class IssuingFrame(TypedDict):
     """A frame of the stack that issued a collective."""
 
     filename: str
@@ -60,7 +60,7 @@ class Entry(_Issued, total=False):
 
     is_p2p: bool
     state: str
-    frames: list[_Frame]
+    frames: list[IssuingFrame]
 
 
 def recorded_collectives(
@@ -137,10 +137,10 @@ def _record(entry: Entry) -> CollectiveRecord:
         "time_ns": entry["time_created_ns"],
     }
     frames = entry.get("frames")
-    return {**record, **_origin(frames, entry["thread_id"])} if frames else record
+    return {**record, **origin_of(frames, entry["thread_id"])} if frames else record
 
 
-def _origin(frames: Iterable[_Frame], thread: str) -> CollectiveOrigin:
+def origin_of(frames: Iterable[IssuingFrame], thread: str) -> CollectiveOrigin:
     """Who issued it: from the innermost frame outwards to the learner's line, and who called that."""
     stage, call = DDPStage.NONE, ""
     told = CollectiveOrigin(

@@ -29,9 +29,10 @@ class Pause:
     kind: PauseKind
 
 
-_LOCKS = ("threading.py", "queue.py", "multiprocessing/synchronize.py", "multiprocessing/queues.py")
+#: Files of Python's own whose innermost frame waits for a lock, and for a process.
+LOCKS = ("threading.py", "queue.py", "multiprocessing/synchronize.py", "multiprocessing/queues.py")
 _LOCK_MODULES = ("_thread", "threading", "multiprocessing.synchronize", "_multiprocessing")
-_CHILDREN = (
+CHILDREN = (
     "subprocess.py",
     "multiprocessing/popen_fork.py",
     "multiprocessing/process.py",
@@ -59,9 +60,9 @@ def pause(thread_id: int) -> Pause | None:
     thing = object_of(call.func, frame)
     if isinstance(thing, BuiltinFunctionType) and thing.__name__ == "sleep" and frame is leaf:
         kind = PauseKind.SLEEP
-    elif path.endswith(_CHILDREN) or name in ("os.system", "os.wait", "os.waitpid"):
+    elif path.endswith(CHILDREN) or name in ("os.system", "os.wait", "os.waitpid"):
         kind = PauseKind.CHILD
-    elif path.endswith(_LOCKS) and not _has_a_timeout(leaf):
+    elif path.endswith(LOCKS) and not _has_a_timeout(leaf):
         kind = PauseKind.LOCK
     elif frame is leaf and isinstance(call.func, ast.Attribute) and not call.args and not call.keywords:
         held = object_of(call.func.value, frame)
@@ -97,7 +98,7 @@ def sleeps_in(thread_id: int) -> PauseKind:
     leaf = innermost(thread_id)
     if leaf is None:
         return PauseKind.OTHER
-    if leaf.f_code.co_filename.replace(os.sep, "/").endswith(_LOCKS):
+    if leaf.f_code.co_filename.replace(os.sep, "/").endswith(LOCKS):
         return PauseKind.SLEEP if _has_a_timeout(leaf) else PauseKind.LOCK
     found = pause(thread_id)
     return found.kind if found is not None else PauseKind.OTHER
@@ -106,7 +107,7 @@ def sleeps_in(thread_id: int) -> PauseKind:
 def _has_a_timeout(leaf: FrameType) -> bool:
     """True when this wait for a lock, or the one it is part of, gives up within a minute."""
     frame: FrameType | None = leaf
-    while frame is not None and frame.f_code.co_filename.replace(os.sep, "/").endswith(_LOCKS):
+    while frame is not None and frame.f_code.co_filename.replace(os.sep, "/").endswith(LOCKS):
         timeout = frame.f_locals.get("timeout", frame.f_locals.get("interval"))
         if isinstance(timeout, int | float) and 0 <= timeout <= _SOON:
             return True

@@ -26,9 +26,9 @@ MB_PER_RANK = {"forkserver": 80, "spawn": 300}
 #: script makes its own group and keeps torch's defaults, with which it will run in production.
 NCCL_SETTINGS_OF_OUR_GROUP = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0", "TORCH_NCCL_ENABLE_MONITORING": "0"}
 #: Set to 1, `--backend nccl` accepts more ranks than GPUs: to learn about NCCL on a single card, not for speed. NCCL
-#: allows it from 2.30 on (torch 2.14.1 comes with 2.30.7), with the variable below; an older one raises an error.
+#: refuses two ranks of one machine on one GPU; with an NCCL_HOSTID of its own each rank counts as a machine, and what
+#: ranks send each other goes through sockets.
 SHARING_VARIABLE = "DDP_COURSE_NCCL_SHARES_GPUS"
-_NCCL_SHARES = {"NCCL_MULTI_RANK_GPU_ENABLE": "1"}
 
 
 class BackendError(ValueError):
@@ -65,11 +65,10 @@ class BackendChoice:
         """The number of this rank's GPU; None on the CPU."""
         return rank % self.gpus if self.device == "cuda" else None
 
-    @property
-    def environment(self) -> dict[str, str]:
+    def environment_of(self, rank: int) -> dict[str, str]:
         """Hides GPUs that ranks cannot use from them; lets NCCL share those that they can use, where that was asked."""
         hidden = {} if self.visible is None else {"CUDA_VISIBLE_DEVICES": self.visible}
-        return {**hidden, **_NCCL_SHARES} if self.shared else hidden
+        return {**hidden, "NCCL_HOSTID": f"rank {rank}"} if self.shared else hidden
 
 
 def may_share(environment: Mapping[str, str]) -> bool:
@@ -127,7 +126,7 @@ def _check_nccl(world_size: int, gpus: Gpus, full: str, sharing: bool) -> None:
         raise BackendError(
             f"--backend nccl needs a GPU for each rank: {world_size} ranks, {number} GPU(s).{broken} "
             f"Use at most {number} rank(s), or gloo with shared GPUs (leave --backend out). "
-            f"NCCL 2.30 and newer can share a GPU: set {SHARING_VARIABLE}=1."
+            f"To learn from, ranks can share a GPU with NCCL: set {SHARING_VARIABLE}=1."
         )
     if full:
         raise BackendError(f"--backend nccl cannot work here: {full}. Use gloo (or leave --backend out).")

@@ -227,7 +227,7 @@ class LocalStart(Start):
         return {
             **rank_settings(gang.init, LOOPBACK),
             **self.environment,
-            **self.backend.environment,
+            **self.backend.environment_of(rank),
             "RANK": str(rank),
             "LOCAL_RANK": str(rank),
             "GROUP_RANK": "0",

@@ -69,9 +69,8 @@ class FindTheTraceback(Compared[Case, Found, Found]):
         for machines, restarted in ((2, False), (3, True), (2, True)):
             names = [f"node{number}" for number in sorted(chance.sample(range(10, 60), machines))]
             behind = {name: 40 * (machines - number) for number, name in enumerate(names)}
-            cause = (
-                2 * machines - 1 - chance.randrange(2)
-            )  # on the machine whose clock is ahead of the others
+            # On the machine whose clock is ahead of the others.
+            cause = 2 * machines - 1 - chance.randrange(2)
             kind, words = chance.choice(_CAUSES)
             ranks: list[Rank] = []
             for number in range(2 * machines):

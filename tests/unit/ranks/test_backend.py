@@ -42,7 +42,7 @@ OLD_DRIVER = Gpus(counted=4, problem="The NVIDIA driver on your system is too ol
         (4, "auto", machine_with(4, broken=(1,)), "gloo", "cuda", "4 ranks share 3 GPU(s)"),
         (3, "auto", machine_with(4, broken=(1,)), "nccl", "cuda", "3 GPU(s) for 3 rank(s)"),
         (2, "auto", machine_with(2, free_mb=100), "gloo", "cpu", "GPU 0 has 100 MB free"),
-        (40, "auto", machine_with(2, free_mb=10_000), "gloo", "cpu", "20 rank(s) need about 12000 MB"),
+        (40, "auto", machine_with(2, free_mb=10_000), "gloo", "cpu", "20 rank(s) need about 12400 MB"),
         (32, "auto", machine_with(2, free_mb=10_000), "gloo", "cuda", "32 ranks share 2 GPU(s)"),
     ],
 )
@@ -107,7 +107,7 @@ def test_ranks_are_dealt_out_to_the_gpus_in_turn(gpus, ranks, dealt):
 )
 def test_gpus_that_cannot_be_used_are_hidden_from_ranks(gpus, hidden):
     """So that `cuda:1` is the second GPU that works, and `torch.cuda.is_available()` false where none does."""
-    assert choose_backend(4, "auto", gpus).environment == hidden
+    assert choose_backend(4, "auto", gpus).environment_of(0) == hidden
 
 
 @pytest.mark.parametrize(("wished", "eager"), [("auto", False), ("gloo", False), ("nccl", True)])
@@ -130,7 +130,8 @@ def test_with_the_variable_nccl_that_was_asked_for_shares_a_gpu():
     choice = choose_backend(4, "nccl", machine_with(1), sharing=True)
     assert (choice.name, choice.device, choice.eager) == ("nccl", "cuda", True)
     assert [choice.gpu_of(rank) for rank in range(4)] == [0, 0, 0, 0]
-    assert choice.environment == {"NCCL_MULTI_RANK_GPU_ENABLE": "1"}
+    assert choice.environment_of(0).keys() == {"NCCL_HOSTID"}
+    assert choice.environment_of(0) != choice.environment_of(1)
     assert "4 ranks share 1 GPU(s) with NCCL" in choice.reason
 
 
@@ -138,7 +139,7 @@ def test_sharing_changes_nothing_where_nccl_was_not_asked_for_or_gpus_are_enough
     assert choose_backend(4, "auto", machine_with(1), sharing=True) == choose_backend(
         4, "auto", machine_with(1)
     )
-    assert choose_backend(2, "nccl", machine_with(2), sharing=True).environment == {}
+    assert choose_backend(2, "nccl", machine_with(2), sharing=True).environment_of(0) == {}
 
 
 def test_ranks_that_do_not_fit_into_a_shared_gpu_are_refused():

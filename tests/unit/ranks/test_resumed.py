@@ -11,7 +11,7 @@ from course_lib.ranks.hosts.resumed import ACKNOWLEDGED, PIECE, WINDOW, ResumedW
 
 
 class Ends:
-    """Two ends of a wire: what each says stands in a queue, which a cut may empty."""
+    """Two ends of a wire: what each says waits in a queue, which a cut may empty."""
 
     def __init__(self):
         self.users, self.wires, self.queues = [], [], []

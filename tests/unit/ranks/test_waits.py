@@ -55,7 +55,7 @@ def test_a_bare_wait_counts_only_on_torchs_objects(source, waits_for_a_rank):
     [("soon", True), ("later", False), ("timedelta(seconds=1)", True), ("numbers", False)],
 )
 def test_a_timeout_is_recognised_in_the_call(source, is_soon):
-    assert blocking_calls._is_soon(ast.parse(source, mode="eval").body, sys._getframe()) is is_soon
+    assert blocking_calls.is_soon(ast.parse(source, mode="eval").body, sys._getframe()) is is_soon
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_without_cuda_in_use_nothing_is_a_wait_for_a_gpu():
     ],
 )
 def test_a_wait_for_a_gpu_is_read_from_the_learners_line(on_gpus, line, waits):
-    """The thread stands in the call while it is asked, as one that is blocked would."""
+    """The thread is in the call while it is asked, as one that is blocked would."""
 
     class Blocked:
         """Whatever is called on it asks what the caller waits in."""

@@ -1,0 +1,277 @@
+"""Which call a frame of another process is in the middle of: read from its source and from what py-spy prints."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import linecache
+from collections.abc import Mapping, Sequence
+from types import CodeType, FrameType, SimpleNamespace
+from typing import cast
+
+from course_lib.outcome.outcome import PauseKind
+from course_lib.outcome.partners import Partners
+from course_lib.outcome.places import is_learners
+from course_lib.outcome.syntax import parsed
+from course_lib.ranks.inside.blocking_calls import WAITING_CALLS, is_soon
+from course_lib.ranks.inside.calls import assigned, named, number_of
+from course_lib.ranks.inside.pauses import CHILDREN, LOCKS
+from course_lib.ranks.outside.pyspy import SeenFrame
+
+#: The default group's name. torch numbers groups as they are made, and begins with it.
+DEFAULT_GROUP = "0"
+_TORCHS = (
+    "<Work at",
+    "<Future at",
+    "<TCPStore at",
+    "<PrefixStore at",
+    "<FileStore at",
+    "<HashStore at",
+    "<Store at",
+)
+_GROUP_WORDS = ("group", "process_group", "pg")
+#: Calls that are given timeouts.
+_TIMED = {
+    "init_process_group",
+    "new_group",
+    "init_device_mesh",
+    "monitored_barrier",
+    "barrier",
+    "wait",
+    "TCPStore",
+}
+#: Functions of Linux in which a thread sleeps, by what for.
+_SLEEPS = ("nanosleep",)
+_CHILD_WAIT = "do_wait"
+_READS = ("n_tty_read", "wait_woken", "pipe_read")
+
+
+def path_of(frame: SeenFrame) -> str:
+    """Its file, with slashes."""
+    return frame.spot.file.replace("\\", "/")
+
+
+def calls_at(frame: SeenFrame) -> list[ast.Call]:
+    """The calls of the frame's line, the outermost first; those that begin elsewhere come last."""
+    if not is_learners(frame.spot.file):
+        return []
+    line = frame.spot.line
+    found = [
+        node
+        for node in _calls("".join(linecache.getlines(frame.spot.file)))
+        if node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    return sorted(found, key=lambda node: node.lineno != line)
+
+
+@functools.lru_cache(maxsize=64)
+def _calls(source: str) -> tuple[ast.Call, ...]:
+    try:
+        return tuple(node for node in ast.walk(parsed(source)) if isinstance(node, ast.Call))
+    except (SyntaxError, ValueError):
+        return ()
+
+
+def spins(frame: SeenFrame) -> bool:
+    """Whether the frame's line is in a loop that calls nothing: `while not flag: pass`."""
+    if not is_learners(frame.spot.file):
+        return False
+    try:
+        tree = parsed("".join(linecache.getlines(frame.spot.file)))
+    except (SyntaxError, ValueError):
+        return False
+    around = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.While) and node.lineno <= frame.spot.line <= (node.end_lineno or 0)
+    ]
+    return bool(around) and not any(isinstance(node, ast.Call | ast.For) for node in ast.walk(around[-1]))
+
+
+def sets_a_timeout(frame: SeenFrame) -> bool:
+    """Whether the frame's file gives a call of torch.distributed a timeout under a minute, or of an unknown length."""
+    for call in _calls("".join(linecache.getlines(frame.spot.file))):
+        if named(call.func) in _TIMED:
+            given = [*call.args, *(word.value for word in call.keywords if word.arg == "timeout")]
+            if any(is_soon(value, as_frame(frame)) for value in given):
+                return True
+    return False
+
+
+def as_frame(frame: SeenFrame) -> FrameType:
+    """What `ranks/inside/calls.py` reads of a frame: numbers and names, no more."""
+    values = {name: value for name, text in frame.values.items() if (value := _number(text)) is not None}
+    code = SimpleNamespace(co_filename=frame.spot.file, co_firstlineno=1)
+    return cast(
+        FrameType,
+        SimpleNamespace(f_locals=values, f_globals={}, f_code=cast(CodeType, code), f_lineno=frame.spot.line),
+    )
+
+
+def _number(text: str) -> int | float | None:
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def whole_numbers(frame: SeenFrame) -> dict[str, int]:
+    """The local variables of a frame that are whole numbers."""
+    return {name: value for name, text in frame.values.items() if isinstance(value := _number(text), int)}
+
+
+def waits_for_torch(frame: SeenFrame) -> ast.Call | None:
+    """The call `work.wait()` that a learner's innermost frame is in, where its variables tell that it is torch's."""
+    for call in calls_at(frame):
+        if not isinstance(call.func, ast.Attribute) or call.func.attr not in WAITING_CALLS:
+            continue
+        receiver = call.func.value
+        if isinstance(receiver, ast.Name) and frame.values.get(receiver.id, "").startswith(_TORCHS):
+            return call
+        if isinstance(receiver, ast.Call) and named(receiver.func) in (
+            "isend",
+            "irecv",
+            "all_reduce",
+            "broadcast",
+        ):
+            return call
+    return None
+
+
+def may_wait_for_torch(frame: SeenFrame) -> ast.Call | None:
+    """The same where the variables do not tell: frames of C++ will."""
+    named_so = (
+        call
+        for call in calls_at(frame)
+        if isinstance(call.func, ast.Attribute) and call.func.attr in WAITING_CALLS
+    )
+    return next(named_so, None)
+
+
+# -- a communication call: with whom -----------------------------------------------------------------------------------
+
+
+def partners_of(frames: Sequence[SeenFrame], call: str, world: int) -> Partners:
+    """With whom the call that these frames (innermost first) are in has to do.
+
+    A group that is named in the learner's line is called as it is there, because objects have no names from outside;
+    its members are not known. Ranks of a send or receive are global where the caller said `src` or `dst`.
+    """
+    group, to, source, tag = DEFAULT_GROUP, None, None, None
+    learners = next((frame for frame in frames if is_learners(frame.spot.file)), None)
+    known: Mapping[str, int] = {}
+    if learners is not None:
+        for node in calls_at(learners):
+            given = next((word.value for word in node.keywords if word.arg in _GROUP_WORDS), None)
+            if given is not None and not (isinstance(given, ast.Constant) and given.value is None):
+                group = ast.unparse(given)
+        known = _of_work(learners)
+        call = {"dst": "isend", "src": "irecv"}.get(next(iter(known), ""), call)
+    for frame in frames:
+        if path_of(frame).endswith("distributed/distributed_c10d.py") and frame.spot.function == call:
+            known = whole_numbers(frame)
+    if call in ("send", "isend"):
+        to = known.get("dst", known.get("group_dst"))
+    elif call in ("recv", "irecv"):
+        source = known.get("src", known.get("group_src"))
+    tag = known.get("tag")
+    members = tuple(range(world)) if group == DEFAULT_GROUP else ()
+    return Partners(
+        call, "" if to is not None or source is not None else group, members, None, to, source, tag
+    )
+
+
+def _of_work(frame: SeenFrame) -> dict[str, int]:
+    """Of `w.wait()` after `w = dist.irecv(x, src=1)`: the rank that was named, by `src` or `dst`."""
+    waiting = waits_for_torch(frame)
+    receiver = waiting.func.value if waiting is not None and isinstance(waiting.func, ast.Attribute) else None
+    made = (
+        receiver
+        if isinstance(receiver, ast.Call)
+        else assigned(receiver, as_frame(frame))
+        if receiver
+        else None
+    )
+    name = named(made.func) if made is not None else ""
+    if made is None or name not in ("isend", "irecv"):
+        return {}
+    word = "dst" if name == "isend" else "src"
+    value = next(
+        (k.value for k in made.keywords if k.arg == word), made.args[1] if len(made.args) > 1 else None
+    )
+    try:
+        return {word: int(number_of(value, as_frame(frame)))} if value is not None else {}
+    except ValueError:
+        return {}
+
+
+# -- no communication call: what a sleeping thread sleeps in -----------------------------------------------------------
+
+
+def pause_of(frames: Sequence[SeenFrame], channel: str) -> tuple[str, PauseKind] | None:
+    """What a thread sleeps in that is in no communication call, and what kind of thing that is.
+
+    Args:
+        frames: innermost first.
+        channel: the function of Linux in which it sleeps (`processes.wait_channel`).
+    """
+    number = next((n for n, frame in enumerate(frames) if is_learners(frame.spot.file)), None)
+    if number is None:
+        return None
+    learners, leaf = frames[number], frames[0]
+    callee = frames[number - 1].spot.function if number else ""
+    calls = calls_at(learners)
+    call = next((node for node in calls if named(node.func) == callee), None)
+    if call is None:
+        call = next((node for node in calls if _fits(named(node.func), channel)), calls[0] if calls else None)
+    if callee == "__next__":
+        call = None
+        callee = "next"
+    name = f"{ast.unparse(call.func)}()" if call is not None else f"{callee}()" if callee else _with(learners)
+    path = path_of(leaf)
+    if any(word in channel for word in _SLEEPS):
+        kind = PauseKind.SLEEP
+    elif path.endswith(CHILDREN) or channel == _CHILD_WAIT:
+        kind = PauseKind.CHILD
+    elif (path.endswith(LOCKS) and not _has_a_timeout(frames)) or (
+        leaf is learners and (name.endswith(".acquire()") or name.startswith("with ")) and "futex" in channel
+    ):
+        kind = PauseKind.LOCK
+    else:
+        kind = PauseKind.OTHER
+    return (name, kind) if name else None
+
+
+def _fits(name: str, channel: str) -> bool:
+    return ("sleep" in name and "nanosleep" in channel) or (name == "input" and reads(channel))
+
+
+def reads(channel: str) -> bool:
+    """True in a read from a terminal or a pipe."""
+    return any(word in channel for word in _READS)
+
+
+def _with(frame: SeenFrame) -> str:
+    line = linecache.getline(frame.spot.file, frame.spot.line).strip()
+    return line.rstrip(":") if line.startswith("with ") else ""
+
+
+def _has_a_timeout(frames: Sequence[SeenFrame]) -> bool:
+    for frame in frames:
+        if not path_of(frame).endswith(LOCKS):
+            break
+        if any(_number(frame.values.get(word, "")) is not None for word in ("timeout", "interval")):
+            return True
+    return False
+
+
+def ends_in(frames: Sequence[SeenFrame]) -> float | None:
+    """How long the `time.sleep` of the innermost frame is, where that can be computed."""
+    for call in calls_at(frames[0]) if frames else ():
+        if "sleep" in named(call.func) and call.args:
+            try:
+                return float(number_of(call.args[0], as_frame(frames[0])))
+            except ValueError:
+                return None
+    return None

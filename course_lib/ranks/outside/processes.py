@@ -1,0 +1,194 @@
+"""Which processes of this machine are ranks, of which run, and what Linux tells of each: from /proc alone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from course_lib.ranks.process import STAT_EXIT_CODE, stat_fields
+
+#: By what launchers tell a process its rank and the number of ranks. Lightning's sets no RANK.
+_VARIABLES = (
+    ("RANK", "WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+    ("LOCAL_RANK", "WORLD_SIZE"),
+)
+_PPID = 1
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process that has torch loaded, or may be a rank that has ended and nobody has collected.
+
+    Attributes:
+        parent: its parent's number.
+        letter: what it does (proc(5)): `S` sleeps, `R` runs, `T` stopped, `Z` ended and not collected.
+        environment: what it was started with.
+        rank, world_size: by its environment; None where that does not tell.
+    """
+
+    pid: int
+    parent: int
+    letter: str
+    environment: Mapping[str, str]
+    rank: int | None = None
+    world_size: int | None = None
+
+    @property
+    def run(self) -> str:
+        """What the processes of one run have in common."""
+        told = self.environment
+        if self.rank is None:
+            return f"processes that {self.parent} has started"
+        run = told.get("TORCHELASTIC_RUN_ID") or told.get("SLURM_JOB_ID") or "run"
+        return f"{run} at {told.get('MASTER_ADDR', '')}:{told.get('MASTER_PORT', '')}"
+
+    @property
+    def all_here(self) -> bool:
+        """Whether its launcher has said that all ranks are on this machine."""
+        told = self.environment
+        return told.get("LOCAL_WORLD_SIZE") == told.get("WORLD_SIZE") is not None
+
+
+def processes(pids: Iterable[int] = ()) -> list[Process]:
+    """This user's processes that may be ranks (of all users for root), or those that are named.
+
+    A process that another rank has started (a worker of a DataLoader) has its environment: it is left out.
+    """
+    named = set(pids)
+    found = {}
+    for pid in sorted(named) or sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
+        if pid != os.getpid():
+            process = _process(pid, anyhow=bool(named))
+            if process is not None:
+                found[pid] = process
+    if named:
+        return list(found.values())
+    return [each for each in found.values() if not _is_helper(each, found)]
+
+
+def _is_helper(process: Process, found: Mapping[int, Process]) -> bool:
+    parent = found.get(process.parent)
+    return (
+        parent is not None
+        and parent.rank is not None
+        and (parent.rank, parent.run) == (process.rank, process.run)
+    )
+
+
+def _process(pid: int, anyhow: bool) -> Process | None:
+    try:
+        fields = stat_fields(_read(pid, "stat"))
+        letter, parent = fields[0].decode(), int(fields[_PPID])
+        if letter != "Z" and not anyhow and (not _is_ours(pid) or b"libtorch" not in _read(pid, "maps")):
+            return None
+        environment = {} if letter == "Z" else _environment(pid, anyhow)
+    except (OSError, IndexError, ValueError):
+        return None
+    for rank, size in _VARIABLES:
+        with contextlib.suppress(KeyError, ValueError):
+            return Process(pid, parent, letter, environment, int(environment[rank]), int(environment[size]))
+    return Process(pid, parent, letter, environment)
+
+
+def _is_ours(pid: int) -> bool:
+    return os.geteuid() in (0, os.stat(f"/proc/{pid}").st_uid)
+
+
+def _read(pid: int, name: str) -> bytes:
+    return Path(f"/proc/{pid}/{name}").read_bytes()
+
+
+def _environment(pid: int, anyhow: bool) -> dict[str, str]:
+    try:
+        told = _read(pid, "environ")
+    except PermissionError:
+        if not anyhow:
+            raise
+        told = b""  # py-spy will not be allowed to read the process either, and says so
+    entries = (entry.decode(errors="replace").partition("=") for entry in told.split(b"\0"))
+    return {name: value for name, _, value in entries if name}
+
+
+def is_launcher(pid: int) -> bool:
+    """Whether this process is torchrun's, which has torch loaded and is not a rank."""
+    with contextlib.suppress(OSError):
+        return b"torchrun" in (words := _read(pid, "cmdline")) or b"torch.distributed.run" in words
+    return False
+
+
+def exit_code(pid: int) -> int | None:
+    """How a process has ended that nobody has collected; None where it lives, or is gone."""
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        fields = stat_fields(_read(pid, "stat"))
+        if fields[0] == b"Z":
+            told = int(fields[STAT_EXIT_CODE])
+            return -(told & 0x7F) if told & 0x7F else told >> 8
+    return None
+
+
+def wait_channel(pid: int) -> str:
+    """The function of Linux in which the main thread sleeps, such as `hrtimer_nanosleep`; empty where not told."""
+    with contextlib.suppress(OSError):
+        return _read(pid, "wchan").decode(errors="replace")
+    return ""
+
+
+def asleep_for(pid: int) -> float | None:
+    """For how many seconds the main thread has not run; None where Linux does not tell (CONFIG_SCHED_DEBUG)."""
+    with contextlib.suppress(OSError, StopIteration, ValueError):
+        return max(_last_ran("self") - _last_ran(pid), 0.0)
+    return None
+
+
+def _last_ran(pid: int | str) -> float:
+    """By the scheduler's clock, in seconds."""
+    lines = Path(f"/proc/{pid}/sched").read_text(encoding="ascii", errors="replace").splitlines()
+    return float(next(line for line in lines if line.startswith("se.exec_start")).rpartition(":")[2]) / 1000
+
+
+def core_seconds(pid: int) -> float:
+    """The seconds of a core that all threads of a process have used."""
+    total = 0
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                total += int(_read(pid, f"task/{thread}/schedstat").split()[0])
+    return total / 1e9
+
+
+def last_error(process: Process) -> str:
+    """What a rank has left behind of an exception: its file for torchrun, or the last line of its log; else nothing."""
+    with contextlib.suppress(OSError):
+        path = process.environment.get("TORCHELASTIC_ERROR_FILE", "")
+        if path and os.path.getsize(path):
+            return f"it has written an error to {path}"
+    with contextlib.suppress(OSError):
+        path = os.readlink(f"/proc/{process.pid}/fd/2")
+        if path.startswith("/") and os.path.isfile(path):
+            with open(path, "rb") as file:
+                file.seek(max(os.path.getsize(path) - 4096, 0))
+                lines = file.read().decode(errors="replace").splitlines()
+            error = next((line for line in reversed(lines) if _is_an_error(line)), "")
+            return f"the last error in {path}: {error[:200]}" if error else ""
+    return ""
+
+
+def _is_an_error(line: str) -> bool:
+    name, colon, _ = line.rpartition("]: ")[2].partition(": ")
+    return (
+        bool(colon)
+        and name.replace(".", "").isidentifier()
+        and name.endswith(("Error", "Exception", "Interrupt"))
+    )
+
+
+def uses_gpus(pid: int) -> bool:
+    """Whether a process has opened an NVIDIA GPU."""
+    with contextlib.suppress(OSError):
+        return b"/dev/nvidia" in _read(pid, "maps")
+    return False

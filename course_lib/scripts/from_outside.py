@@ -1,0 +1,479 @@
+"""A run that somebody else has started, and that hangs: two looks at its ranks from outside, and what they say.
+
+Nothing of the course is in the ranks, and nothing is changed in them. The looks of one machine are judged at once
+(`attached`), or kept in a file (`save`), and judged with those of other machines (`read_saved`, `outcome_of`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from course_lib.doctor.diagnose import explained
+from course_lib.doctor.words import rank_list, verb
+from course_lib.outcome.facts import Facts
+from course_lib.outcome.outcome import (
+    EXIT_UNKNOWN,
+    Diagnosis,
+    Ending,
+    Kind,
+    Outcome,
+    RankState,
+    Waiting,
+)
+from course_lib.ranks import nccl_counts
+from course_lib.ranks.kernel import deadlock
+from course_lib.ranks.outside import processes
+from course_lib.ranks.outside.looks import collective_of, look
+from course_lib.ranks.status import FromOutside, RankStatus
+from course_lib.scripts.machines import NotesError, read_marked, write_marked
+from course_lib.versions import version
+
+_MARK = "what ddp-course has seen of the ranks of one machine from outside"
+_PATTERN = "outside-*.json"
+#: Seconds between the two looks; how long ranks have waited when a rank that is slow is worth an alarm; and how long
+#: they have waited when a standstill is, and when a rank is that only looks whether something has come.
+BETWEEN, _LONG, _PROBABLE, _POLLING = 2.0, 60.0, 5.0, 10.0
+#: Parts of the names of variables that are another number on each rank.
+_OWN = ("rank", "seed", "device", "pid", "size", "port", "time", "worker", "index", "idx")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Two looks at the ranks of one run on one machine: what a file holds.
+
+    Attributes:
+        course: its version. run: what the ranks of the run have in common. host: the machine. written_ns: by its clock.
+        all_here: the launcher has said that there is no other machine.
+        before, now: what the ranks did, by rank.
+        ended: exit codes of ranks whose processes are still listed.
+    """
+
+    course: str
+    run: str
+    host: str
+    written_ns: int
+    world_size: int
+    all_here: bool
+    before: Mapping[int, RankStatus]
+    now: Mapping[int, RankStatus]
+    ended: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the looks come to.
+
+    Attributes:
+        outcome: with the diagnosis; None while the ranks get on.
+        firm: whether that is worth an alarm; else a rank may just be slow.
+        kind: proved, probable or unknown, in words.
+    """
+
+    outcome: Outcome | None
+    firm: bool = False
+    kind: str = ""
+
+
+def snapshots(
+    pids: Collection[int] = (), *, sources: bool = True, seconds: float = BETWEEN
+) -> list[Snapshot]:
+    """Look twice at the ranks of this machine, run by run.
+
+    Args:
+        pids: the processes that are ranks; else all of this user's that are.
+
+    Raises:
+        pyspy.UnreadableError: none can be read.
+    """
+    found = processes.processes(pids)
+    before, started = look(found, _world(found), first=True), time.monotonic()
+    if not before:
+        return []
+    time.sleep(max(seconds - (time.monotonic() - started), 0))
+    now = look([each for each in found if each.pid in before], _world(found), first=False)
+    now = {pid: replace(status, outside=_asleep_since(status, before[pid])) for pid, status in now.items()}
+    told = []
+    for run, members in itertools.groupby(sorted(found, key=lambda each: each.run), lambda each: each.run):
+        ranks = _ranks(list(members), now)
+        if ranks:
+            told.append(_snapshot(run, ranks, found, before, now))
+    return told
+
+
+def _world(found: Iterable[processes.Process]) -> int:
+    return max((each.world_size or 0 for each in found), default=0)
+
+
+def _asleep_since(status: RankStatus, before: RankStatus) -> FromOutside | None:
+    """The second look tells for how long the rank had slept at the first one: reading it may have woken it."""
+    assert status.outside is not None
+    return replace(status.outside, asleep_for=before.outside.asleep_for if before.outside else None)
+
+
+def _ranks(
+    members: Sequence[processes.Process], now: Mapping[int, RankStatus]
+) -> dict[int, processes.Process]:
+    """The processes by rank: by what their launcher has told them, else by a variable of theirs that is named so."""
+    ranks: dict[int, processes.Process] = {}
+    for process in members:
+        status = now.get(process.pid)
+        if status is None or processes.is_launcher(process.pid):
+            continue
+        if any("/torch/utils/data/_utils/" in frame.file for frame in status.stack):
+            continue  # a worker of a DataLoader, which may have outlived its rank
+        rank = process.rank if process.rank is not None else _named_rank(status)
+        if rank is not None and rank not in ranks:
+            ranks[rank] = process
+    return ranks
+
+
+def _named_rank(status: RankStatus) -> int | None:
+    """What a rank that a script has started itself calls its rank; spawn passes it as `i`."""
+    numbers = status.outside.numbers if status.outside is not None else {}
+    for word in ("rank", "global_rank", "local_rank"):
+        for name, value in numbers.items():
+            if name.rpartition(":")[2] == word:
+                return value
+    return None
+
+
+def _snapshot(
+    run: str,
+    ranks: Mapping[int, processes.Process],
+    found: Sequence[processes.Process],
+    before: Mapping[int, RankStatus],
+    now: Mapping[int, RankStatus],
+) -> Snapshot:
+    told = [each for each in ranks.values() if each.rank is not None]
+    named = [
+        v
+        for s in now.values()
+        if s.outside
+        for n, v in s.outside.numbers.items()
+        if n.endswith(":world_size")
+    ]
+    world = max([len(ranks), max(ranks) + 1, _world(told), *([] if told else named)])
+    by_rank = [
+        {rank: look[p.pid].of_rank(rank) for rank, p in sorted(ranks.items())} for look in (before, now)
+    ]
+    absent = [rank for rank in range(world) if rank not in ranks]
+    parents = {each.parent for each in ranks.values()}
+    zombies = [each.pid for each in found if each.letter == "Z" and each.parent in parents]
+    ended = {}
+    if len(zombies) == len(absent):  # else it is not known which of them is which
+        ended = {
+            r: code
+            for r, pid in zip(absent, zombies, strict=True)
+            if (code := processes.exit_code(pid)) is not None
+        }
+    return Snapshot(
+        version("ddp-course"),
+        run,
+        socket.gethostname(),
+        time.time_ns(),
+        world,
+        not told or all(each.all_here for each in told),
+        _in_world(by_rank[0], world),
+        _in_world(by_rank[1], world),
+        ended,
+    )
+
+
+def _in_world(statuses: Mapping[int, RankStatus], world: int) -> dict[int, RankStatus]:
+    """The same; who waits in the default group waits for all of these ranks."""
+    return {
+        rank: replace(status, partners=replace(status.partners, members=tuple(range(world))))
+        if status.partners is not None and status.partners.members
+        else status
+        for rank, status in statuses.items()
+    }
+
+
+# -- kept in files, and read again -----------------------------------------------------------------------------------
+
+
+def save(snapshot: Snapshot, folder: Path, *, values: bool = False) -> Path:
+    """Write a machine's file into a folder, which is made.
+
+    Args:
+        values: keep the text of lines, the values of variables and the errors that ranks have left, too.
+    """
+    if not values:
+        pairs = {
+            rank: _without_values(snapshot.before[rank], status) for rank, status in snapshot.now.items()
+        }
+        before, now = ({rank: pair[n] for rank, pair in pairs.items()} for n in (0, 1))
+        snapshot = replace(snapshot, before=before, now=now)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"outside-{snapshot.host}-{min(snapshot.now)}-{max(snapshot.now)}.json"
+    write_marked(path, snapshot, _MARK)
+    return path
+
+
+def _without_values(before: RankStatus, now: RankStatus) -> tuple[RankStatus, RankStatus]:
+    """The same two looks, without text of the script; of variables there is only left whether they have changed."""
+    assert before.outside is not None
+    assert now.outside is not None
+    changed = before.outside.variables != now.outside.variables
+
+    def bare(status: RankStatus, variables: str) -> RankStatus:
+        assert status.outside is not None
+        outside = replace(
+            status.outside, numbers={}, error="", variables=variables if status.outside.variables else ""
+        )
+        return replace(status, stack=tuple(replace(f, source="") for f in status.stack), outside=outside)
+
+    return bare(before, "first"), bare(now, "second" if changed else "first")
+
+
+def holds_saved(folder: Path) -> bool:
+    """Whether a folder has files of `save`."""
+    return any(folder.glob(_PATTERN))
+
+
+def read_saved(folder: Path) -> list[Snapshot]:
+    """The files of all machines of one run.
+
+    Raises:
+        NotesError: one is damaged, or of another run than the others; the message names it.
+    """
+    found: dict[int, Path] = {}
+    read: list[Snapshot] = []
+    for path in sorted(folder.glob(_PATTERN)):
+        one = read_marked(path, Snapshot, _MARK, "doctor --attach --save")
+        if (
+            not one.now
+            or one.now.keys() != one.before.keys()
+            or not all(0 <= r < one.world_size for r in one.now)
+        ):
+            raise NotesError(f"{path} is damaged: its ranks are {sorted(one.now)}, of {one.world_size}.")
+        if any(status.outside is None for status in (*one.now.values(), *one.before.values())):
+            raise NotesError(f"{path} is damaged: a rank in it was not looked at from outside.")
+        if read and _job(one) != _job(read[0]):
+            raise NotesError(f"{path} is of another run than the files before it.")
+        twice = next((rank for rank in one.now if rank in found), None)
+        if twice is not None:
+            raise NotesError(f"{path} holds rank {twice}, as {found[twice].name} does.")
+        found.update(dict.fromkeys(one.now, path))
+        read.append(one)
+    return read
+
+
+def _job(one: Snapshot) -> tuple[str, int]:
+    """What the files of a run have in common: machines may call the address of rank 0 differently."""
+    return one.run.rpartition(" at ")[0], one.world_size
+
+
+# -- judged ----------------------------------------------------------------------------------------------------------
+
+
+def judged(told: Sequence[Snapshot]) -> Finding:
+    """What the looks at the ranks of one run come to."""
+    before = {rank: status for one in told for rank, status in one.before.items()}
+    now = {rank: status for one in told for rank, status in one.now.items()}
+    world = told[0].world_size
+    seen = {rank: status.outside for rank, status in now.items() if status.outside is not None}
+    ended = {rank: code for one in told for rank, code in one.ended.items()}
+    absent = [rank for rank in range(world) if rank not in now]
+    gone = {rank: ended.get(rank, EXIT_UNKNOWN) for rank in absent if any(one.all_here for one in told)}
+    unseen = [rank for rank in absent if rank not in gone]
+    over = [rank for rank in now if seen[rank].finished]
+    stopped = frozenset(rank for rank in now if seen[rank].stopped and rank not in over)
+    running = frozenset(now) - set(over)
+    still = [r for r in running if now[r].same_place(before[r]) and now[r].still_since(before[r])]
+    blocked = [rank for rank in still if now[rank].waiting_in is not None and rank not in stopped]
+    busy = [rank for rank in sorted(running) if rank not in blocked and rank not in stopped]
+    seconds = min((seen[rank].asleep_for or 0.0 for rank in blocked), default=0.0) + BETWEEN
+    launched = {rank: each.launched for rank, each in seen.items() if each.launched}
+    unequal = bool(nccl_counts.apart(launched)) and all(
+        _launched(before[rank]) == launched[rank] for rank in launched
+    )
+    idle = [rank for rank in busy if _never_ends(before[rank], now[rank], seconds)]
+    if not blocked and not stopped and not unequal and (not busy or len(idle) < len(busy)):
+        return Finding(None)
+    waiting = {
+        rank: _waiting(rank, now, blocked, stopped, [*gone, *over, *busy, *stopped])
+        for rank in sorted(running)
+    }
+    doubts = None
+    if not unequal:  # NCCL's numbers say more than where the ranks stand
+        doubts = _doubts(before, now, running, stopped, waiting, unseen, len(told))
+    proved = doubts == [] and not stopped
+    slow = bool(busy) and doubts is None
+    if unequal:
+        for rank in running:
+            if now[rank].waiting_in is None and now[rank].same_place(before[rank]):
+                waiting[rank] = replace(waiting[rank], state=RankState.GPU)
+    outcome = Outcome(
+        kind=Kind.HANG,
+        world_size=world,
+        ranks=tuple(sorted({*now, *gone})),
+        stdout={},
+        stderr={},
+        shown={},
+        errors={},
+        exits=gone,
+        endings=dict.fromkeys(gone, Ending.DIED) | dict.fromkeys(over, Ending.FINISHED),
+        waiting=waiting,
+        pictures={},
+        proved=proved,
+        doubts=tuple(doubts or ()),
+        timed_out=not proved and not doubts and not stopped,
+        what="script",
+        hosts={rank: one.host for one in told for rank in one.now} if len(told) > 1 else {},
+        facts={rank: Facts(issued=counts) for rank, counts in launched.items()} if unequal else {},
+        from_outside=True,
+    )
+    firm = not slow or seconds >= _LONG or bool(idle)
+    # A rank in a communication call that is not still is on its way: soon more is known.
+    firm = firm and not any(now[rank].waiting_in is not None and not seen[rank].problem for rank in busy)
+    firm = firm and (proved or bool(stopped) or slow or not blocked or seconds >= _PROBABLE)
+    firm = firm or unequal
+    outcome = explained(outcome)
+    kind = "proved" if proved else "probable" if (doubts and firm) or unequal else "unknown"
+    assert outcome.diagnosis is not None
+    diagnosis = _with_evidence(outcome.diagnosis, now, busy, unseen, kind)
+    return Finding(replace(outcome, diagnosis=diagnosis), firm, kind)
+
+
+def _waiting(
+    rank: int,
+    now: Mapping[int, RankStatus],
+    blocked: Collection[int],
+    stopped: Collection[int],
+    away: Collection[int],
+) -> Waiting:
+    """What a rank does, and for whom it waits.
+
+    Args:
+        away: ranks that are in no communication call.
+    """
+    status = now[rank]
+    assert status.outside is not None
+    state = (
+        RankState.STOPPED
+        if rank in stopped
+        else RankState.BLOCKED
+        if rank in blocked
+        else RankState.COMPUTING
+    )
+    if state is RankState.COMPUTING and status.asleep:
+        state = RankState.ASLEEP
+    if status.outside.problem:
+        state = RankState.SILENT
+    found = deadlock.describe(status, now, state)
+    seconds = status.outside.asleep_for
+    found = replace(found, seconds=None if seconds is None else seconds + BETWEEN)
+    record = collective_of(status) if state is RankState.BLOCKED else None
+    if record is None:
+        return replace(found, call=found.call if state is RankState.BLOCKED else None)
+    others = [each for each in away if each != rank]
+    for other in blocked:
+        theirs = collective_of(now[other])
+        if other != rank and (theirs is None or theirs.group != record.group):
+            others.append(other)
+    return replace(found, collective=record, missing=tuple(sorted(others)))
+
+
+def _doubts(
+    before: Mapping[int, RankStatus],
+    now: Mapping[int, RankStatus],
+    running: frozenset[int],
+    stopped: frozenset[int],
+    waiting: Mapping[int, Waiting],
+    unseen: Collection[int],
+    machines: int,
+) -> list[str] | None:
+    """Why what was seen is no proof, a clause each; None where something moves, or a rank is likely to go on."""
+    found = deadlock.judge(before, now, running, stopped)
+    if found is None or found.may_resume:
+        return None
+    doubts = list(found.doubts)
+    doubts += sorted(
+        {why for rank in running if (seen := now[rank].outside) is not None for why in seen.doubts}
+    )
+    if unseen:
+        doubts.append(f"{rank_list(unseen)} {verb(unseen, 'was', 'were')} not looked at")
+    if machines > 1:
+        doubts.append("the machines were not looked at together")
+    if any(status.uses_gpus for status in now.values()):
+        doubts.append("what GPUs do is not seen from outside")
+    if len(running) > 1 and not any(wait.missing for wait in waiting.values()):
+        places = {
+            (wait.collective.op, wait.collective.frames) if wait.collective else rank
+            for rank, wait in waiting.items()
+        }
+        if len(places) == 1:
+            doubts.append("what the ranks bring to this collective is not seen from outside")
+    return doubts
+
+
+def _launched(status: RankStatus) -> Mapping[str, int]:
+    return status.outside.launched if status.outside is not None else {}
+
+
+def _never_ends(before: RankStatus, now: RankStatus, waited: float) -> bool:
+    """Whether a rank that is in no communication call does what hardly ends by itself.
+
+    It waits for somebody to type, sleeps for a minute or more, runs in a loop that calls nothing, or looks again and
+    again for something that has not come while the others have waited for so many seconds.
+    """
+    seen, earlier = now.outside, before.outside
+    assert seen is not None
+    assert earlier is not None
+    if now.waiting_in is not None or seen.problem or seen.finished or not now.same_place(before):
+        return False
+    if seen.reads or (seen.ends_in or 0) >= _LONG:
+        return True
+    if seen.spins:
+        return True
+    comes_round = seen.ends_in is not None and seen.ends_in < BETWEEN
+    return comes_round and waited >= _POLLING and bool(seen.variables) and seen.variables == earlier.variables
+
+
+def _with_evidence(
+    found: Diagnosis, now: Mapping[int, RankStatus], busy: Collection[int], unseen: Collection[int], kind: str
+) -> Diagnosis:
+    """The same with what else was seen: workers, errors, ranks that are at another step of a loop."""
+    lines = [f"rank {rank}: {text}" for rank in busy for text in now[rank].outside.workers]  # type: ignore[union-attr]
+    for rank, status in now.items():
+        assert status.outside is not None
+        lines += [f"rank {rank}: {text}" for text in (status.outside.error, status.outside.problem) if text]
+    lines += _apart(now)
+    if unseen:
+        lines.append(
+            f"{rank_list(unseen)} {verb(unseen, 'was', 'were')} not looked at: no process of theirs is here"
+        )
+    if kind == "proved":
+        lines.append(
+            f"Proved: two looks {BETWEEN:.0f} s apart, nothing has moved, and none of the ranks can go on."
+        )
+    elif kind == "unknown":
+        lines.append("Not proved, and not known: a rank may still go on.")
+    return replace(found, evidence=(*found.evidence, *lines))
+
+
+def _apart(now: Mapping[int, RankStatus]) -> list[str]:
+    """`step is 3 on rank 1, and 4 on ranks 0,2`: loops in which ranks are at different numbers."""
+    known = {
+        rank: status.outside.numbers
+        for rank, status in now.items()
+        if status.outside and status.outside.numbers
+    }
+    shared = set.intersection(*map(set, known.values())) if len(known) > 1 else set()
+    lines = []
+    for name in sorted(shared):
+        word = name.rpartition(":")[2]
+        values: dict[int, list[int]] = {}
+        for rank, numbers in known.items():
+            values.setdefault(numbers[name], []).append(rank)
+        if 1 < len(values) <= 3 and not any(part in word.lower() for part in _OWN):
+            lines.append(
+                f"{word} is " + ", and ".join(f"{v} on {rank_list(r)}" for v, r in sorted(values.items()))
+            )
+    return lines[:3]

@@ -1,0 +1,590 @@
+"""`ddp-course doctor --attach`: runs that a plain torchrun has started, with nothing of the course in them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import socketserver
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+import psutil
+import pytest
+from typer.testing import CliRunner
+
+from course_lib.cli.app import application
+from course_lib.ranks.outside.processes import processes
+from course_lib.scripts.from_outside import Finding, judged, read_saved, save, snapshots
+from tests.support.ranks_and_kernels import ROOT, until
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="reads /proc, which only Linux has"),
+    pytest.mark.skipif(
+        shutil.which("py-spy", path=str(Path(sys.executable).parent)) is None, reason="there is no py-spy"
+    ),
+]
+HEAD = """
+
+import os, sys, threading, time
+import torch, torch.distributed as dist, torch.nn as nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+def ready():
+    open(f"ready-{rank}", "w").close()
+
+dist.init_process_group("gloo")
+rank, world = dist.get_rank(), dist.get_world_size()
+x = torch.ones(2)
+"""
+#: What runs, and then: the kind of verdict, the kind of diagnosis, the ranks that it blames, what it says.
+HUNG = {
+    "skipped": (
+        """
+def train():
+    for step in range(5):
+        if not (rank == 1 and step == 3):
+            dist.all_reduce(x)
+        ready()
+        dist.barrier()
+train()
+""",
+        (
+            "proved",
+            "rank_only_collective",
+            "all_reduce() at train.py, line 16",
+            "barrier() at train.py, line 18",
+        ),
+    ),
+    "another order": (
+        """
+ready()
+if rank == 0:
+    dist.broadcast(x, src=1)
+    dist.all_reduce(x)
+else:
+    dist.all_reduce(x)
+    dist.broadcast(x, src=1)
+""",
+        (
+            "proved",
+            "different_collectives",
+            "rank 0 in broadcast() at train.py, line 15",
+            "all_reduce() at train.py, line 18",
+        ),
+    ),
+    "only rank 0 in a barrier": (
+        """
+ready()
+if rank == 0:
+    torch.save(x, "x.pt")
+    dist.barrier()
+dist.all_reduce(x)
+""",
+        (
+            "proved",
+            "rank_only_collective",
+            "Only rank 0 comes to barrier() at train.py, line 16",
+            "`rank == 0`",
+        ),
+    ),
+    "receives what nobody sends": (
+        """
+ready()
+if rank == 0:
+    dist.recv(x, src=1)
+else:
+    dist.barrier()
+""",
+        ("proved", "waiting_in_a_circle", "rank 0 waits in recv() at train.py, line 15", "line 17"),
+    ),
+    "sends with other tags": (
+        """
+ready()
+if rank == 0:
+    dist.send(torch.ones(100_000_000), dst=1, tag=3)
+elif rank == 1:
+    dist.recv(torch.ones(100_000_000), src=0, tag=4)
+dist.barrier()
+""",
+        ("proved", "different_tags", "line 15", "line 17"),
+    ),
+    "one forward more": (
+        """
+def train(model):
+    for step in range(4):
+        ready()
+        if rank == 0 and step == 2:
+            model(torch.randn(4, 4))
+        model(torch.randn(4, 4)).sum().backward()
+train(DDP(nn.BatchNorm1d(4)))
+""",
+        (
+            "proved",
+            "different_collectives",
+            "rank 0 in forward()'s broadcast of the buffers at train.py, line 18",
+            "backward()",
+        ),
+    ),
+    "left the script": (
+        """
+ready()
+if rank == 1:
+    threading.Thread(target=threading.Event().wait).start()
+else:
+    dist.all_reduce(x)
+""",
+        (None, "rank_left", "wait in all_reduce() at train.py, line 17 for rank 1", "left the script"),
+    ),
+    "a group of which not all know": (
+        """
+ready()
+if rank != 1:
+    dist.new_group([0, 1])
+dist.all_reduce(x)
+""",
+        (
+            "proved",
+            "new_group_on_some_ranks",
+            "Only rank 0 calls new_group at train.py, line 15",
+            "ranks 1 and 2",
+        ),
+    ),
+    "the work of a collective": (
+        """
+ready()
+works = [dist.all_reduce(x, async_op=True)] if rank == 0 else []
+for work in works:
+    work.wait()
+if works == []:
+    dist.barrier()
+""",
+        (
+            "proved",
+            "different_collectives",
+            "rank 0 in wait() at train.py, line 16",
+            "barrier() at train.py, line 18",
+        ),
+    ),
+    "waits for a lock twice": (
+        """
+lock = threading.Lock()
+def log():
+    with lock:
+        ready()
+        if rank == 1:
+            with lock:
+                print("never")
+log()
+dist.all_reduce(x)
+""",
+        (
+            "probable",
+            "stuck_outside",
+            "Rank 1 sleeps in with lock at train.py, line 18",
+            "all_reduce() at train.py, line 21",
+        ),
+    ),
+    "sleeps": (
+        """
+ready()
+if rank == 1:
+    time.sleep(10_000)
+dist.all_reduce(x)
+""",
+        (
+            "unknown",
+            "straggler",
+            "rank 1, which is in time.sleep() at train.py, line 15",
+            "all_reduce() at train.py, line 16",
+        ),
+    ),
+    "waits for a file": (
+        """
+def wait_for(path):
+    while not os.path.exists(path):
+        time.sleep(0.05)
+ready()
+if rank == 1:
+    wait_for("never")
+dist.all_reduce(x)
+""",
+        ("unknown", "straggler", "rank 1, which is in time.sleep() at train.py, line 15", "line 19"),
+    ),
+    "runs in a circle": (
+        """
+ready()
+n = 0
+while rank == 1:
+    n += 1
+dist.all_reduce(x)
+""",
+        (
+            "unknown",
+            "straggler",
+            "rank 1, which is at work at train.py, line",
+            "all_reduce() at train.py, line 17",
+        ),
+    ),
+    "waits for somebody to type": (
+        """
+ready()
+if rank == 2:
+    input("continue? ")
+dist.all_reduce(x)
+""",
+        ("unknown", "straggler", "rank 2, which is in input() at train.py, line 15", "line 16"),
+    ),
+    "its loader's worker sleeps": (
+        """
+class Data(torch.utils.data.Dataset):
+    def __len__(self): return 40
+    def __getitem__(self, i):
+        if i == 17 and rank == 1:
+            time.sleep(10_000)
+        return torch.ones(3)
+model = DDP(nn.Linear(3, 1))
+ready()
+for batch in torch.utils.data.DataLoader(Data(), batch_size=4, num_workers=1):
+    model(batch).sum().backward()
+""",
+        (
+            "unknown",
+            "straggler",
+            "rank 1, which is in next() at train.py, line 21",
+            "in time.sleep() at train.py, line 17",
+        ),
+    ),
+    "killed": (
+        """
+ready()
+if rank == 1:
+    os.kill(os.getpid(), 19)
+dist.all_reduce(x)
+""",
+        (None, "rank_stopped", "Rank 1 was stopped by a signal", "line 16"),
+    ),
+}
+SOUND = {
+    "trains": """
+model = DDP(nn.Linear(3, 1))
+for step in range(10**9):
+    model(torch.ones(3, 3)).sum().backward()
+    if step == 3: ready()
+""",
+    "one rank is slower": """
+model = DDP(nn.Linear(3, 1))
+for step in range(10**9):
+    model(torch.ones(3, 3)).sum().backward()
+    if rank == 1: time.sleep(5)
+    ready()
+""",
+    "one rank evaluates": """
+def evaluate(model):
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        model(torch.ones(100, 300))
+model = DDP(nn.Linear(300, 300))
+ready()
+for step in range(10**9):
+    if rank == 0: evaluate(model.module)
+    dist.barrier()
+""",
+    "slow data": """
+class Data(torch.utils.data.Dataset):
+    def __len__(self): return 10**6
+    def __getitem__(self, i):
+        time.sleep(1.5 if rank == 0 else 0)
+        return torch.ones(3)
+model = DDP(nn.Linear(3, 1))
+for batch in torch.utils.data.DataLoader(Data(), batch_size=2, num_workers=1):
+    model(batch).sum().backward()
+    ready()
+""",
+    "no group": """
+ready()
+while True:
+    torch.ones(1000, 1000).sum()
+""",
+}
+
+
+@contextlib.contextmanager
+def running(folder: Path, text: str, ranks: int = 3, *launcher: str) -> Iterator[list[int]]:
+    """torchrun with this script; yields the numbers of its processes when all are where they hang."""
+    script = folder / "train.py"
+    script.write_text(HEAD + text.lstrip("\n"), encoding="utf-8")
+    read, write = os.pipe()  # nobody ever types
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                *(
+                    launcher
+                    or (
+                        sys.executable,
+                        "-m",
+                        "torch.distributed.run",
+                        "--standalone",
+                        f"--nproc-per-node={ranks}",
+                    )
+                ),
+                str(script),
+            ],
+            cwd=folder,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            stdin=read,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        until(lambda: len(list(folder.glob("ready-*"))) == ranks or process.poll() is not None, 90.0)
+        assert process.poll() is None, (folder / "log").read_text(errors="replace")
+        yield started_by(process.pid)
+    finally:
+        for each in [*psutil.Process(process.pid).children(recursive=True), process]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
+        process.wait()
+        os.close(read)
+        os.close(write)
+
+
+def started_by(pid: int) -> list[int]:
+    """All processes below this one that have torch loaded."""
+    found = {pid}
+    for each in sorted(processes(), key=lambda each: each.pid):
+        if each.parent in found:
+            found.add(each.pid)
+    return sorted(found - {pid})
+
+
+def firm(pids: list[int]) -> Finding:
+    """What the looks come to, as soon as that is worth an alarm: ranks may still have been on their way."""
+    deadline = time.monotonic() + 60
+    while True:
+        (told,) = snapshots(pids)
+        found = judged([told])
+        if found.firm or time.monotonic() > deadline:
+            return found
+
+
+def switches(pid: int) -> list[str]:
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+    return [line for line in lines if "ctxt_switches" in line]
+
+
+@pytest.mark.parametrize("name", HUNG)
+def test_a_hung_run_is_explained(name, tmp_path):
+    text, (kind, diagnosis, *said) = HUNG[name]
+    with running(tmp_path, text) as pids:
+        found = firm(pids)
+    assert found.outcome is not None
+    told = found.outcome.diagnosis
+    shown = "\n".join([told.summary, *told.evidence])
+    assert found.firm, shown
+    assert (found.kind if kind else None, told.kind) == (kind, diagnosis), shown
+    for words in said:
+        assert words in shown
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_a_sound_run_raises_no_alarm(name, tmp_path):
+    with running(tmp_path, SOUND[name], 2) as pids:
+        for _ in range(3):
+            (told,) = snapshots(pids)
+            found = judged([told])
+            assert not found.firm, found
+            assert found.kind != "proved"
+
+
+def test_a_blocked_rank_is_not_stopped_while_it_is_read(tmp_path):
+    with running(tmp_path, HUNG["another order"][0]) as pids:
+        firm(pids)
+        ranks = [each.pid for each in processes(pids) if each.rank is not None]
+        before = [switches(pid) for pid in ranks]
+        snapshots(pids)
+        assert [switches(pid) for pid in ranks] == before
+
+
+def test_the_command_finds_the_ranks_and_keeps_them_in_a_file_without_the_script(tmp_path):
+    folder = tmp_path / "seen"
+    with running(tmp_path, HUNG["only rank 0 in a barrier"][0]) as pids:
+        firm(pids)
+        numbers = ",".join(map(str, pids))
+        at_once = CliRunner().invoke(application(), ["doctor", "--attach", "--pids", numbers])
+        kept = CliRunner().invoke(
+            application(), ["doctor", "--attach", "--pids", numbers, "--save", str(folder)]
+        )
+    assert at_once.exit_code == 1
+    assert "Only rank 0 comes to barrier()" in at_once.output
+    assert "Proved: " in at_once.output
+    assert kept.exit_code == 0, kept.output
+    (path,) = folder.iterdir()
+    assert path.stat().st_size < 50_000
+    assert "torch.save" not in path.read_text(encoding="utf-8")
+    judged_later = CliRunner().invoke(application(), ["doctor", "--from", str(folder)])
+    assert judged_later.exit_code == 1
+    assert "Only rank 0 comes to barrier() at train.py, line 16" in judged_later.output
+
+
+def test_files_of_two_machines_are_judged_together_and_prove_nothing(tmp_path):
+    with running(tmp_path, HUNG["waits for a lock twice"][0]) as pids:
+        firm(pids)  # not before the ranks have waited for some seconds
+        (told,) = snapshots(pids)
+    for host, ranks in (("a", (0,)), ("b", (1, 2))):
+        part = [{rank: look[rank] for rank in ranks} for look in (told.before, told.now)]
+        save(replace(told, host=host, all_here=False, before=part[0], now=part[1]), tmp_path / "seen")
+    found = judged(read_saved(tmp_path / "seen"))
+    assert (found.firm, found.kind) == (True, "probable")
+    assert "were not looked at together" in found.outcome.diagnosis.evidence[-1]
+    (tmp_path / "seen" / "outside-a-0-0.json").unlink()
+    alone = judged(read_saved(tmp_path / "seen"))
+    assert alone.kind != "proved"
+    assert any("rank 0 was not looked at" in line for line in alone.outcome.diagnosis.evidence)
+
+
+SPAWNED = """
+import time
+import torch, torch.distributed as dist, torch.multiprocessing as mp
+
+def main(rank, world_size):
+    dist.init_process_group("gloo", init_method="tcp://127.0.0.1:{port}", rank=rank, world_size=world_size)
+    open(f"ready-{{rank}}", "w").close()
+    if rank == 1:
+        dist.barrier()
+    else:
+        dist.all_reduce(torch.ones(1))
+
+if __name__ == "__main__":
+    mp.spawn(main, args=(2,), nprocs=2)
+"""
+
+
+def test_ranks_that_a_script_has_started_itself_are_known_by_their_variable(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    script = tmp_path / "own.py"
+    script.write_text(SPAWNED.format(port=port), encoding="utf-8")
+    with running(
+        tmp_path,
+        "\n",
+        2,
+        sys.executable,
+        "-c",
+        f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')",
+    ) as pids:
+        found = firm(pids)
+    assert found.kind == "proved"
+    assert "barrier() at own.py, line 9" in found.outcome.diagnosis.summary
+
+
+def test_a_worker_that_has_outlived_its_rank_is_not_taken_for_one(tmp_path):
+    with running(tmp_path, HUNG["its loader's worker sleeps"][0]) as pids:
+        firm(pids)
+        rank = next(each.pid for each in processes(pids) if each.rank == 1)
+        workers = [child.pid for child in psutil.Process(rank).children()]
+        assert workers
+        assert snapshots(workers) == []
+
+
+def test_accelerate_is_passed_over_for_the_line_of_the_script(tmp_path):
+    pytest.importorskip("accelerate")
+    text = """
+from accelerate import Accelerator
+def train():
+    accelerator = Accelerator(cpu=True)
+    ready()
+    if accelerator.is_main_process:
+        accelerator.wait_for_everyone()
+    accelerator.gather(torch.ones(2))
+train()
+"""
+    with running(tmp_path, text, 2) as pids:
+        found = firm(pids)
+    assert found.kind == "proved"
+    summary = found.outcome.diagnosis.summary
+    assert "line 18" in summary
+    assert "line 19" in summary
+    assert "of accelerate" in "\n".join([summary, *found.outcome.diagnosis.evidence])
+
+
+class RasService(socketserver.StreamRequestHandler):
+    """Speaks as NCCL's RAS service does (src/ras/client_support.cc of NCCL 2.28). Never seen on a GPU."""
+
+    counts: ClassVar[dict[int, int]] = {}
+
+    def handle(self) -> None:
+        for line in self.rfile:
+            words = line.decode().strip().lower()
+            if words.startswith("client protocol"):
+                self.wfile.write(b"SERVER PROTOCOL 2\n")
+            elif words == "verbose status":
+                ranks = [
+                    {
+                        "rank": n,
+                        "host": "127.0.0.1",
+                        "pid": pid,
+                        "collective_counts": {"AllReduce": count, "Send": n},
+                    }
+                    for n, (pid, count) in enumerate(self.counts.items())
+                ]
+                told = {
+                    "nccl_version": "2.28.7",
+                    "communicators": [{"hash": "0xabc", "size": 2, "ranks": ranks}],
+                }
+                self.wfile.write(json.dumps(told).encode())
+                return
+            else:
+                self.wfile.write(b"OK\n")
+
+
+def test_nccl_s_counts_name_the_rank_that_is_behind(tmp_path, monkeypatch):
+    """A fake of the service; the ranks are in no call of torch.distributed, as where NCCL's return at once."""
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), RasService) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("NCCL_RAS_ADDR", f"127.0.0.1:{server.server_address[1]}")
+        with running(tmp_path, "\nready()\nthreading.Event().wait()\n", 2) as pids:
+            ranks = sorted((each.rank, each.pid) for each in processes(pids) if each.rank is not None)
+            RasService.counts = {ranks[0][1]: 41, ranks[1][1]: 40}
+            found = firm(pids)
+            RasService.counts = {ranks[0][1]: 41, ranks[1][1]: 41}
+            (told,) = snapshots(pids)
+            level = judged([told])
+        server.shutdown()
+    assert (found.kind, found.outcome.diagnosis.culprits) == ("probable", (1,))
+    assert (
+        "Rank 1 has issued 40 collectives through NCCL, and rank 0 has issued 41"
+        in found.outcome.diagnosis.summary
+    )
+    assert not level.firm
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="takes root, and setpriv")
+def test_who_may_not_read_the_ranks_is_told_what_to_run(tmp_path):
+    with running(tmp_path, SOUND["no group"], 2) as pids:
+        less = ("setpriv", "--bounding-set", "-sys_ptrace")
+        command = [
+            sys.executable,
+            "-m",
+            "course_lib.cli",
+            "doctor",
+            "--attach",
+            "--pids",
+            ",".join(map(str, pids)),
+        ]
+        said = subprocess.run([*less, *command], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert said.returncode == 2, said
+    assert "ptrace is not allowed" in said.stderr
+    assert "--cap-add SYS_PTRACE" in said.stderr
+    assert said.stderr.count("\n") == 1

@@ -1,0 +1,94 @@
+"""Files of `doctor --attach --save`: damaged ones are refused by name, and many are judged at once."""
+
+import json
+import time
+from dataclasses import replace
+
+import pytest
+
+from course_lib.outcome.partners import Partners
+from course_lib.outcome.places import Frame
+from course_lib.ranks.status import FromOutside, RankStatus
+from course_lib.scripts.from_outside import Snapshot, judged, read_saved, save
+from course_lib.scripts.machines import NotesError
+from course_lib.versions import version
+
+TORCH = "/x/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
+
+
+def status(rank: int, call: str, line: int, world: int) -> RankStatus:
+    frames = [Frame(f"/y/part{n}.py", n, f"f{n}", "") for n in range(20)]
+    stack = (*frames, Frame("/y/train.py", line, "train", ""), Frame(TORCH, 1, call, ""))
+    needed = Partners(call, "0", tuple(range(world)))
+    outside = FromOutside(1000 + rank, asleep_for=100.0, variables="first")
+    return RankStatus(rank, stack, call, 1.0, {}, {}, (), partners=needed, outside=outside)
+
+
+def snapshot(ranks: range, world: int, odd: int = -1) -> Snapshot:
+    looks = {
+        r: status(r, "barrier" if r == odd else "all_reduce", 9 if r == odd else 8, world) for r in ranks
+    }
+    here = len(ranks) == world
+    return Snapshot(version("ddp-course"), "run at a:1", f"host{ranks[0]}", 1, world, here, looks, looks)
+
+
+def test_256_ranks_of_32_machines_are_judged_in_two_seconds(tmp_path):
+    for first in range(0, 256, 8):
+        save(snapshot(range(first, first + 8), 256, odd=127), tmp_path)
+    began = time.process_time()
+    found = judged(read_saved(tmp_path))
+    assert time.process_time() - began < 2
+    assert found.kind == "probable"
+    told = found.outcome.diagnosis
+    assert "rank 127 in barrier() at train.py, line 9" in told.summary
+    assert told.culprits == (127,)
+    assert told.evidence[0].startswith("ranks 0-126,128-255  waiting in all_reduce() at train.py, line 8")
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        (lambda data: "nonsense", "is damaged: it is no JSON"),
+        (lambda data: json.dumps([]), "was not written by"),
+        (lambda data: json.dumps({**data, "course": "9"}), "was written by another version of the course"),
+        (lambda data: json.dumps({**data, "world_size": "two"}), "is damaged"),
+        (lambda data: json.dumps({**data, "world_size": 1}), "is damaged: its ranks are"),
+        (lambda data: json.dumps({**data, "surprise": 1}), "is damaged"),
+        (lambda data: json.dumps(data)[:-40], "is damaged: it is no JSON"),
+        (lambda data: "[" * 100_000, "is damaged"),
+    ],
+)
+def test_a_damaged_file_is_refused_by_its_name(damage, why, tmp_path):
+    path = save(snapshot(range(2), 2), tmp_path)
+    path.write_text(damage(json.loads(path.read_text())), encoding="utf-8")
+    with pytest.raises(NotesError, match=why) as refused:
+        read_saved(tmp_path)
+    assert path.name in str(refused.value)
+
+
+def test_files_of_two_runs_or_with_the_same_rank_are_refused(tmp_path):
+    save(snapshot(range(2), 4), tmp_path)
+    path = save(replace(snapshot(range(1, 3), 4), host="z"), tmp_path)
+    with pytest.raises(NotesError, match="holds rank 1"):
+        read_saved(tmp_path)
+    path.unlink()
+    save(replace(snapshot(range(2, 4), 4), run="another at a:1", host="z"), tmp_path)
+    with pytest.raises(NotesError, match="is of another run"):
+        read_saved(tmp_path)
+
+
+def test_all_ranks_of_one_machine_prove_it_and_a_part_of_them_does_not():
+    assert judged([snapshot(range(4), 4, odd=2)]).kind == "proved"
+    assert judged([snapshot(range(3), 4, odd=2)]).kind == "probable"
+
+
+def test_where_a_gpu_is_used_nothing_is_proved():
+    seen = snapshot(range(2), 2, odd=1)
+    looks = {r: replace(each, uses_gpus=True, seen_through=False) for r, each in seen.now.items()}
+    assert judged([replace(seen, before=looks, now=looks)]).kind != "proved"
+
+
+def test_at_one_line_nothing_is_proved():
+    found = judged([snapshot(range(2), 2)])
+    assert found.kind == "probable"
+    assert "are at the same line, and not in the same collective" in found.outcome.diagnosis.summary
