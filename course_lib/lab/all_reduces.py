@@ -294,7 +294,7 @@ class AllReduceExplorer(Explorer):
         self.way = widgets.ToggleButtons(options=list(WAYS), description="way")
         self.ranks = widgets.ToggleButtons(options=[4, 8, 16], value=8, description="ranks")
         for buttons in (self.way, self.ranks):
-            buttons.style.button_width = "6em"
+            buttons.style.button_width = "8em"
             buttons.observe(self._run_and_show, names="value")
         goal = to_find(
             "the way in which no rank sends more than in the ring, in fewer rounds; the one that sends least over the "
@@ -316,8 +316,8 @@ class AllReduceExplorer(Explorer):
     def _show(self, stepper: Stepper, ran: str) -> None:
         found = count(self.way.value, self.ranks.value)
         self.said.value = (
-            f"<p>{found.rounds} rounds. The busiest rank sends {found.busiest:g} times the tensor, and "
-            f"{found.cable:g} times the tensor passes the border each way.{ran}</p>"
+            f"<p>{found.rounds} rounds. The busiest rank sends {found.busiest:g} × the tensor, and "
+            f"{found.cable:g} × the tensor passes the border each way.{ran}</p>"
         )
         self.picture.outputs = (
             {
