@@ -31,7 +31,7 @@ _COMMON = "predictions"
 #: With this number each place is right about as often as the others (tests/unit/test_questions.py).
 _SALT = 1771
 #: Names that questions had before their lesson moved: a learner's own copy of the lesson still asks for them.
-_MOVED = {"16.four_ranks": "17.four_ranks"}
+_MOVED = {"16.four_ranks": "18.four_ranks", "17.four_ranks": "18.four_ranks"}
 
 
 class QuestionError(Exception):

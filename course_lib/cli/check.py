@@ -37,6 +37,12 @@ def check(
     watch: Annotated[
         bool, typer.Option("--watch", help="Stay, and check again what changes whenever a file is saved.")
     ] = False,
+    suspect: Annotated[
+        str,
+        typer.Option(
+            "--suspect", metavar="WORD", help="Of a script: a word of it that the report is to be about."
+        ),
+    ] = "",
     hint: Annotated[
         str | None,
         typer.Option("--hint", metavar="TASK", help="Check nothing: show the next hint for this task."),
@@ -66,7 +72,7 @@ def check(
     progress = None if no_record else Progress()
 
     def show(verdict: Verdict, place: str) -> None:
-        screen.print(shown(verdict, place))
+        screen.print(shown(verdict, place, suspect))
         screen.print()
         for notice in progress.take_notices() if progress is not None else ():
             typer.echo(notice, err=True)

@@ -19,9 +19,9 @@ LESSONS = {
     12: "lesson 12, Elastic training",
     13: "lesson 13, Debugging a hang",
     14: "lesson 14, Logging, metrics, checkpoints",
-    15: "lesson 15, How far does it scale?",
+    15: "lesson 15, Predict the scaling",
     16: "lesson 16, From laptop to cluster",
-    17: "lesson 17, Capstone: rescue the training script",
+    18: "lesson 18, Capstone: rescue the training script",
 }
 
 

@@ -98,6 +98,7 @@ def _complete(task: Task, attempt: Attempt, seed: int) -> Verdict:
         VerdictKind.WRONG,
         f"{count}." if len(failed) > 1 else f"{count}.".replace("checks do", "checks does"),
         results,
+        details=_safe_symptoms(task, attempt),
         misconceptions=named,
         printed=_steady(attempt.printed[decisive]) if decisive is not None else "",
         ran_on=ran_on,
@@ -150,6 +151,13 @@ def _safely_recognised(task: Task, attempt: Attempt) -> tuple[str, ...]:
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         return ()
     return (found,) if isinstance(found, str) else found or ()
+
+
+def _safe_symptoms(task: Task, attempt: Attempt) -> tuple[str, ...]:
+    try:
+        return task.symptoms(attempt.trials)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        return ()
 
 
 def _broke(task: Task, attempt: Attempt, outcome: Outcome, seed: int) -> Verdict:

@@ -41,9 +41,9 @@ def console() -> Console:
     return made if made.is_terminal else Console(highlight=False, markup=False, emoji=False, width=_UNBROKEN)
 
 
-def shown(verdict: Verdict, place: str) -> RenderableType:
-    """The whole report; `place` says where the answer stands."""
-    return Group(*_lines(verdict, place))
+def shown(verdict: Verdict, place: str, suspect: str = "") -> RenderableType:
+    """The whole report; `place` says where the answer stands, `suspect` what the learner suspects (`to_show`)."""
+    return Group(*_lines(verdict, place, suspect))
 
 
 def shown_hint(given: HintGiven) -> RenderableType:
@@ -54,8 +54,8 @@ def shown_hint(given: HintGiven) -> RenderableType:
     )
 
 
-def _lines(verdict: Verdict, place: str) -> Iterator[RenderableType]:
-    verdict = to_show(verdict)
+def _lines(verdict: Verdict, place: str, suspect: str) -> Iterator[RenderableType]:
+    verdict = to_show(verdict, suspect)
     title = (f"{verdict.task}: {verdict.kind}", _STYLES[verdict.kind])
     yield Text.assemble(title, (f"  ({plain(place)})", "dim"))
     yield from _indented(verdict.headline)
@@ -72,6 +72,7 @@ def _lines(verdict: Verdict, place: str) -> Iterator[RenderableType]:
         yield from _indented(verdict.printed, 4)
     for line in closing_lines(verdict):
         line = line.replace(": %hint ", f": {HINT} ")
+        line = re.sub(r"%%task \S+ --suspect", "ddp-course check --suspect", line)
         # The magic is a comment in a script.
         yield from _indented(re.sub(r": (%%task .+)", r": \1 (in a script: # \1)", line), style="dim")
 

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 from course_lib.ranks.codec import decode
 from course_lib.tasks.catalogue import all_tasks, find_task
+from course_lib.tasks.task import Task
 from course_lib.tasks.words import Misconception
 
 
@@ -115,6 +116,8 @@ def closing_lines(verdict: Verdict) -> list[str]:
     if verdict.kind is VerdictKind.NOT_ATTEMPTED:
         return [f"A hint, when you want one: %hint {task.name}"]
     lines = [f"A hint, when you want one: %hint {task.name}"]
+    if asks_for_suspects(task):
+        lines.append(f"To ask about a word of the script that you suspect: %%task {task.name} --suspect WORD")
     if verdict.ran_on or verdict.details:
         lines.append(f"The same cases again after a change: %%task {task.name} --seed {verdict.seed}")
     return lines
@@ -127,17 +130,49 @@ def checks_title(verdict: Verdict) -> str:
     task = find_task(verdict.task)
     if task.script:
         count = f"{len(task.checks)} checks, on {sizes(task.world_sizes)}."
+        if asks_for_suspects(task):
+            return f"{count} Of those that do not hold, you are told when you name a suspect."
         return f"{count} Of those that do not hold, one is shown at a time."
     return f"What is checked, on {sizes(task.world_sizes)}:"
 
 
-def to_show(verdict: Verdict) -> Verdict:
+def asks_for_suspects(task: Task) -> bool:
+    """Whether a learner is told of a miss only after naming a suspect."""
+    return any(check.suspects for check in task.checks)
+
+
+def _about(verdict: Verdict, suspect: str) -> Verdict:
+    """The checks that hold, and of the others those that this suspect is behind; without one, symptoms only."""
+    holding = tuple(check for check in verdict.checks if check.state is CheckState.PASSED)
+    pairs = zip(find_task(verdict.task).checks, verdict.checks, strict=True)
+    about = [result for check, result in pairs if suspect.lower() in check.suspects.split()]
+    missed = tuple(check for check in about if check.state is CheckState.FAILED)
+    hold = "holds" if len(holding) == 1 else "hold"
+    headline = verdict.headline
+    if verdict.kind is VerdictKind.WRONG:
+        headline = f"{len(holding)} of {len(verdict.checks)} checks {hold}. What was seen:"
+    if verdict.kind is VerdictKind.WRONG and suspect and not missed:
+        headline = f"{f'What is checked of {suspect} holds' if about else f'No check is about {suspect}'}. {headline}"
+    named = {check.misconception for check in missed}
+    return replace(
+        verdict,
+        headline=headline,
+        checks=holding + missed,
+        misconceptions=tuple(item for item in verdict.misconceptions if item in named),
+    )
+
+
+def to_show(verdict: Verdict, suspect: str = "") -> Verdict:
     """What a learner is shown: of a script, the checks that hold and one that does not, with what is behind it.
 
-    That is the first one that names a misconception; where none does, the first one.
+    That is the first one that names a misconception; where none does, the first one. Where checks have suspects, none
+    is shown that does not hold, but those that are about the one that the learner has named.
     """
-    if not find_task(verdict.task).script:
+    task = find_task(verdict.task)
+    if not task.script:
         return verdict
+    if asks_for_suspects(task):
+        return _about(verdict, suspect)
     failed = [check for check in verdict.checks if check.state is CheckState.FAILED]
     first = next((check for check in failed if check.misconception), failed[0] if failed else None)
     checks = tuple(check for check in verdict.checks if check.state is CheckState.PASSED or check is first)
@@ -156,9 +191,9 @@ def to_show(verdict: Verdict) -> Verdict:
     )
 
 
-def text_report(verdict: Verdict) -> str:
+def text_report(verdict: Verdict, suspect: str = "") -> str:
     """What a learner is shown, as plain text."""
-    return _report(to_show(verdict))
+    return _report(to_show(verdict, suspect))
 
 
 def _report(verdict: Verdict) -> str:

@@ -1,4 +1,4 @@
-"""Lesson 17: what its prediction asks."""
+"""Lesson 18: what its prediction asks."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class Network:
         """Let this network carry the model's buckets from now on, and run so many steps after DDP's rebuild."""
         import torch
 
-        wire = _Wire(self)
+        wire = _Wire(self, ddp.process_group)
         # No annotations in sight: DDP compares them with its own classes, and these are strings.
         ddp.register_comm_hook(wire, lambda wire, bucket: wire.send(bucket))
         pace: _Pace = ddp.module.pace
@@ -110,7 +110,7 @@ class Network:
         found = []
         for step in range(1 + count):
             output = ddp(inputs).sum()
-            torch.distributed.barrier()
+            torch.distributed.barrier(ddp.process_group)
             wire.begin(open_wide=step == 0)
             began = pace.begin(resting=step == 0)
             output.backward()
@@ -133,12 +133,17 @@ NETWORKS = {
 }
 
 
-def sixteen_layers(seconds: float = LAYER_SECONDS) -> nn.Sequential:
-    """Layers of 0.5 MiB; in a backward each takes so many seconds, asleep, as while a GPU computes."""
+def sixteen_layers(seconds: float = LAYER_SECONDS, wide: int = 512) -> nn.Sequential:
+    """Layers of 0.5 MiB; in a backward each takes so many seconds, asleep, as while a GPU computes.
+
+    Args:
+        seconds: of one layer.
+        wide: the longer side of a layer's weight; half of it makes layers of a quarter of the bytes.
+    """
     import torch
 
     torch.manual_seed(0)
-    wide, narrow = 512, 256
+    narrow = wide // 2
     shapes = [(narrow, wide) if number % 2 else (wide, narrow) for number in range(LAYERS)]
     model = torch.nn.Sequential(*(torch.nn.Linear(*shape, bias=False) for shape in shapes))
     pace = _Pace(seconds)
@@ -181,6 +186,7 @@ class _Wire:
     """What a network does with one model's buckets on one rank: one message after the other."""
 
     network: Network
+    group: torch.distributed.ProcessGroup | None = None
     sent: list[tuple[float, float]] = field(default_factory=list)
     _open_wide: bool = True
 
@@ -197,8 +203,8 @@ class _Wire:
         import torch.distributed as dist
         from torch.futures import Future
 
-        buffer.div_(dist.get_world_size())
-        work = dist.all_reduce(buffer, async_op=True)
+        buffer.div_(dist.get_world_size(self.group))
+        work = dist.all_reduce(buffer, group=self.group, async_op=True)
         done: Future[torch.Tensor] = Future(devices=[buffer.device] if buffer.is_cuda else None)
 
         def deliver() -> None:

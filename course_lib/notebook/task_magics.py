@@ -46,6 +46,9 @@ class TaskMagics(Magics):
     @magic_arguments()
     @argument("name", nargs="?", help="the task, as in samplers.evaluate")
     @argument("--seed", help="draw the cases from this number; left out: from the answer's own text")
+    @argument(
+        "--suspect", default="", help="of a script: a word of it that you suspect; the report is about it"
+    )
     @cell_magic
     def task(self, line: str, cell: str) -> None:
         """Check this cell as the answer to a task: `%%task lesson.name`.
@@ -64,7 +67,7 @@ class TaskMagics(Magics):
         self.last = task
         self.progress_log.judged(verdict)
         tell_verdict(verdict)
-        trials.finish(text_report(verdict), html_verdict(verdict))
+        trials.finish(text_report(verdict, options.suspect), html_verdict(verdict, options.suspect))
         self._tell_notices()
         good = (VerdictKind.PASS, VerdictKind.NOT_ATTEMPTED)
         if os.environ.get(STRICT) == "1" and verdict.kind not in good:

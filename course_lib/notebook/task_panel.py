@@ -31,9 +31,9 @@ _TABLE = "margin: 4px 0 8px 0; border: none; border-collapse: collapse; table-la
 _CELL = "padding: 2px 16px 2px 0; border: none; text-align: left; vertical-align: top; white-space: normal"
 
 
-def html_verdict(verdict: Verdict) -> str:
-    """The report of a checked answer."""
-    verdict = to_show(verdict)
+def html_verdict(verdict: Verdict, suspect: str = "") -> str:
+    """The report of a checked answer; `suspect` is what the learner suspects, see `to_show`."""
+    verdict = to_show(verdict, suspect)
     parts = [f"<div>{prose(verdict.headline)}</div>"]
     if verdict.details:
         parts.append(pre("\n".join(verdict.details)))

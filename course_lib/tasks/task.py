@@ -96,20 +96,22 @@ class Check:
     """One demand on the answer; `judge(task, trial)` returns None where the trial meets it.
 
     A `gate` that is missed ends the judging: what comes after it would make no sense. `of_kind` marks the gate that
-    looks at `Trial.wrong_kinds`; other checks do not see trials that have any.
+    looks at `Trial.wrong_kinds`; other checks do not see trials that have any. `suspects` are words, with blanks
+    between them: where a task's checks have some, a learner is told of a miss only after naming one of them.
     """
 
     sentence: str
     judge: Judge = field(compare=False)
     gate: bool = False
     of_kind: bool = False
+    suspects: str = ""
 
 
-def check(sentence: str, *, gate: bool = False) -> Callable[[_Judge], _Judge]:
+def check(sentence: str, *, gate: bool = False, suspects: str = "") -> Callable[[_Judge], _Judge]:
     """Make a method of a task a check; the order of the methods is the order of the checks."""
 
     def mark(judge: _Judge) -> _Judge:
-        judge.__check__ = Check(sentence, judge, gate)  # type: ignore[attr-defined]
+        judge.__check__ = Check(sentence, judge, gate, suspects=suspects)  # type: ignore[attr-defined]
         return judge
 
     return mark
@@ -262,6 +264,10 @@ class Task(Generic[CaseT, SeenT, OracleT]):
     def recognise(self, trials: Sequence[Trial[CaseT, SeenT, OracleT]]) -> Recognised:
         """The misconceptions that explain the trials which fail; asked when a miss does not name its own."""
         return None
+
+    def symptoms(self, trials: Sequence[Trial[CaseT, SeenT, OracleT]]) -> tuple[str, ...]:
+        """What anybody would see of a wrong answer, without its causes: one sentence each."""
+        return ()
 
     def recognise_ending(
         self, outcome: Outcome, trials: Sequence[Trial[CaseT, SeenT, OracleT]]

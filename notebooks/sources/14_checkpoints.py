@@ -685,4 +685,4 @@ files.cleanup()
 #   names that do not depend on wrappers.
 # - Pillai et al., *All File Systems Are Not Created Equal*, OSDI 2014: what a crash may leave behind, and why `fsync`.
 #
-# **Next:** [lesson 15](15_scale.ipynb), *How far does it scale?*. Or back to the [index](index.ipynb).
+# **Next:** [lesson 15](15_scale.ipynb), *Predict the scaling*. Or back to the [index](index.ipynb).

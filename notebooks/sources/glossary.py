@@ -10,6 +10,8 @@
 # **Agent.** The process of `torchrun` on each machine: it starts the workers there, watches them, and restarts all of them
 # when one fails. [02](02_process_groups.ipynb), [12](12_elastic.ipynb)
 #
+# **algbw.** In tables of collectives, the size of the tensor / seconds. See *busbw*. [15](15_scale.ipynb)
+#
 # **All-gather.** A collective after which every rank has what each rank brought. [00](00_first_ranks.ipynb),
 # [02](02_process_groups.ipynb)
 #
@@ -34,6 +36,9 @@
 #
 # **Buffer.** A tensor of a module's state that is no parameter: BatchNorm's running statistics, for example. DDP copies rank
 # 0's to all ranks, before some forwards. [09](09_synchronised.ipynb)
+#
+# **busbw.** `algbw` times what the collective has each rank send: 2(*n* - 1)/*n* for an all-reduce. It can be compared with the
+# bandwidth of a wire, and between numbers of ranks. [15](15_scale.ipynb)
 #
 # **Checkpoint.** What must be on disk for a training to go on as if nothing had happened: more than weights.
 # [14](14_checkpoints.ipynb)
@@ -63,6 +68,9 @@
 # **Effective batch size.** The samples that one optimizer step averages over: ranks times micro-batches times batch size.
 # [10](10_accumulation.ipynb)
 #
+# **Efficiency.** The speed-up divided by the number of ranks. *Weak* scaling keeps the batch of each rank, *strong* scaling that of
+# all ranks together. [15](15_scale.ipynb)
+#
 # **Elastic training.** A gang that is started again when a rank fails, possibly with more or fewer ranks, from the last
 # checkpoint. [12](12_elastic.ipynb)
 #
@@ -91,6 +99,9 @@
 #
 # **Mean of means.** The average of the ranks' averages. It is the average of all samples only when all ranks have the same number of samples.
 # [05](05_stragglers.ipynb)
+#
+# **MFU.** Model FLOPs utilisation: the arithmetic that the model needs, per second, as a part of what the GPUs can do at most.
+# Efficiency compares with one rank, MFU with the hardware. [15](15_scale.ipynb)
 #
 # **Micro-batch.** What one forward and backward sees, when several make one step. [10](10_accumulation.ipynb)
 #

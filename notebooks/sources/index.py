@@ -21,9 +21,9 @@
 # | 12 | [Elastic training](12_elastic.ipynb) | A rank has died: who restarts what, and what is lost? | 00, 02, 03 | 35 | [tasks](../exercises/12_elastic.ipynb) |
 # | 13 | [Debugging a hang](13_debugging.ipynb) | Seven ranks complain: which one is to blame? | 00, 04 | 35 | [tasks](../exercises/13_debugging.ipynb) |
 # | 14 | [Logging, metrics, checkpoints](14_checkpoints.ipynb) | Which number is true, and what survives a kill? | 03, 09 | 40 | [tasks](../exercises/14_checkpoints.ipynb) |
-# | 15 | [How far does it scale?](15_scale.ipynb) | What do 1,000 ranks give me, and when does DDP end? | 04, 05 | 85 | [tasks](../exercises/15_scale.ipynb) |
+# | 15 | [Predict the scaling](15_scale.ipynb) | Eight GPUs are 7.6 times as fast as one: what do 64 give me? | 04, 05 | 30 | [tasks](../exercises/15_scale.ipynb) |
 # | 16 | [From laptop to cluster](16_cluster.ipynb) | It runs on my machine: what is different on two? | 00, 02 | 35 | [tasks](../exercises/16_cluster.ipynb) |
-# | 17 | [Capstone: rescue the training script](17_capstone.ipynb) | Fifteen faults, one script: what does it really do? | 02 to 14 | an evening | [tasks](../exercises/17_capstone.ipynb) |
+# | 18 | [Capstone: rescue the training script](18_capstone.ipynb) | Fifteen faults, one script: what does it really do? | 02 to 14 | an evening | [tasks](../exercises/18_capstone.ipynb) |
 #
 # Words: the [glossary](glossary.ipynb). All rules of thumb on one page, to be printed: the
 # [cheat sheet](../docs/cheatsheet.html). What people say about DDP, and which cell shows what becomes of it:

@@ -1,8 +1,8 @@
 # %% [markdown]
-# # 15 · How far does it scale?: your turn
+# # 15 · Predict the scaling: your turn
 #
-# Four tasks on [lesson 15](../notebooks/15_scale.ipynb). Replace what stands under `YOUR CODE HERE` and run the cell: running it
-# *is* checking it. Three of them are functions that calculate; the third task's code runs in DDP on real ranks.
+# Five tasks on [lesson 15](../notebooks/15_scale.ipynb). Replace what stands under `YOUR CODE HERE` and run the cell: running it
+# *is* checking it. Four of them are functions that calculate; the code of *Halves that survive* runs in DDP on real ranks.
 #
 # A task cell stands alone. It sees nothing of the other cells, so it brings its own imports. `%hint scale.fit` gives a hint,
 # and the next one when you run it again. `%solution scale.fit` opens once you have passed.
@@ -68,7 +68,55 @@ def efficiency(forward, backward, buckets, ranks, latency, bandwidth):
 
 
 # %% [markdown]
-# ## 3. Halves that survive
+# ## 3. Read the measurements of others
+#
+# Somebody has measured one training on 1 to 32 ranks, eight per machine, and says something about it. Read it.
+#
+# - `runs` is a list of `(ranks, machines, samples, seconds)`, in no order: the samples of *one* rank in a step, and the seconds of a
+#   step. Nothing of the sending is hidden. All gradients, `gradients` bytes, are one ring all-reduce in which every rank has a wire
+#   of its own. Inside a machine the ring is faster than one that passes machines. Times scatter by 0.2 %.
+# - `claims` is a list of `(what, ranks, value)`. `what` is `"speed_up"` (samples per second, compared with one rank),
+#   `"efficiency"`, or `"busbw"` (bytes per second, of the all-reduce of that run). A claim that holds is right to within a percent.
+#
+# Return three things: `"weak"` or `"strong"`; the speed-up that 64 ranks in eight machines will give, to within five percent; and a
+# list of the places (from 0) of the claims that are wrong.
+
+# %%
+# %%task scale.read_it
+import numpy as np
+
+
+def read_it(runs, gradients, claims):
+    """(the kind of scaling, the speed-up of 64 ranks, the places of wrong claims)."""
+    ### BEGIN SOLUTION
+    ### STUB: reading = ...
+    ### STUB: return reading
+    samples = {ranks: count for ranks, _, count, _ in runs}
+    seconds = {ranks: step for ranks, _, _, step in runs}
+    strong = samples[1] != samples[32]
+
+    def computing(n):
+        return seconds[1] / (n if strong else 1)
+
+    def speed_up(n, step):
+        return seconds[1] / step * (1 if strong else n)
+
+    def value(what, n):
+        if what == "busbw":
+            return gradients / (seconds[n] - computing(n)) * 2 * (n - 1) / n
+        return speed_up(n, seconds[n]) / (n if what == "efficiency" else 1)
+
+    sending = {n: seconds[n] - computing(n) for n, machines, _, _ in runs if machines > 1}
+    rows = np.array([[2 * (n - 1) / t, 2 * (n - 1) / n / t] for n, t in sending.items()])
+    (latency, transfer), *_ = np.linalg.lstsq(rows, np.ones(len(rows)), rcond=None)
+    step = computing(64) + 2 * 63 * latency + 2 * 63 / 64 * transfer
+    wrong = [place for place, (what, n, said) in enumerate(claims) if abs(said / value(what, n) - 1) > 0.02]
+    return "strong" if strong else "weak", speed_up(64, step), wrong
+    ### END SOLUTION
+
+
+# %% [markdown]
+# ## 4. Halves that survive
 #
 # A communication hook for `ddp.register_comm_hook(None, half_hook)`. `bucket.buffer()` holds this rank's gradients in fp32. Return
 # a future of the means of all ranks' gradients.
@@ -103,7 +151,7 @@ def half_hook(state, bucket):
 
 
 # %% [markdown]
-# ## 4. Does it fit?
+# ## 5. Does it fit?
 #
 # How many bytes must **rank 0** hold for weights, gradients and Adam's state? `shapes` are those of the model's parameters. Not
 # counted: activations, and Adam's step counters.

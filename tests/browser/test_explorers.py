@@ -1,4 +1,4 @@
-"""The explorables and steppers of lessons 02 to 10 in JupyterLab: each choice, by mouse or keyboard, runs on ranks."""
+"""Explorables and steppers of lessons 02 to 10 and 15 in JupyterLab: each choice, by mouse or by key, runs on ranks."""
 
 import re
 
@@ -55,6 +55,43 @@ def test_explorables_are_worked_by_mouse_and_by_keyboard(open_notebook):
     for index in range(len(CELLS)):
         expect(notebook.errors(index)).to_have_count(0)
     notebook.shoot("explore_lateness", at=3)
+
+
+SCALE = (
+    "%load_ext course_lib",
+    "from course_lib.lab.all_reduces import explore_all_reduces\nexplore_all_reduces()",
+    "from course_lib.lab.scale import explore_efficiency\nexplore_efficiency()",
+)
+
+
+def test_all_reduces_are_stepped_through_and_efficiencies_computed(open_notebook):
+    notebook = open_notebook("notebooks/scratch.ipynb", *SCALE)
+    for index in range(len(SCALE)):
+        notebook.run(index)
+
+    reduces = notebook.output(1)
+    expect(reduces).to_contain_text("14 rounds. The busiest rank sends 1.75 × the tensor")
+    reduces.get_by_role("button", name="two levels").click()
+    expect(reduces).to_contain_text("8 rounds. The busiest rank sends 1.75 × the tensor")
+    expect(reduces).to_contain_text("It has run on 8 ranks, and gave the same sums as dist.all_reduce.")
+    said = reduces.locator("[data-is=said]")
+    reduces.get_by_role("slider").press("ArrowRight")
+    expect(said).to_contain_text("Round 1 of 8: 8 messages with 2/8 of the tensor; what comes is added up.")
+    readable(reduces)
+    reduces.get_by_role("slider").press("End")
+    expect(said).to_contain_text("8 of 8 ranks have all sums.")
+    notebook.shoot("explore_all_reduces", at=1)
+
+    efficiency = notebook.output(2)
+    expect(efficiency.locator("svg.ddp")).to_contain_text("8 ranks: 7.7 times as fast; 64 ranks: 61 times")
+    efficiency.get_by_role("slider").first.focus()
+    for _ in range(4):
+        notebook.page.keyboard.press("ArrowLeft")
+    expect(efficiency.locator("svg.ddp")).to_contain_text("64 ranks: 31 times (weak)")
+    readable(efficiency)
+    for index in range(len(SCALE)):
+        expect(notebook.errors(index)).to_have_count(0)
+    notebook.shoot("explore_efficiency", at=2)
 
 
 #: A stepper and an explorable for each of lessons 06 to 10; 07 has a picture in the stepper's place.

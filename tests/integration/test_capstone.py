@@ -1,9 +1,15 @@
 """The capstone's launches end with all that a script has started, and say what could not be judged."""
 
+from pathlib import Path
+
 import psutil
 
 from course_lib.grading.grader import grade
-from course_lib.grading.verdict import VerdictKind
+from course_lib.grading.verdict import VerdictKind, text_report, to_show
+from course_lib.tasks import find_task
+
+ROOT = Path(__file__).resolve().parents[2]
+BY_HAND = ROOT / "tests/answers/capstone/train/right_by_hand.py"
 
 LEAVES_A_PROCESS = """
 import subprocess
@@ -26,3 +32,36 @@ def test_a_script_that_ends_at_once_and_leaves_a_process_behind_is_judged_and_le
     assert all("not reached" in check.observed for check in verdict.checks[:-1])
     assert "sys.exit(3) at train.py, line 6" in repr(verdict)
     assert sleepers() == []
+
+
+def test_a_report_names_no_cause_before_the_learner_names_a_suspect():
+    given = (ROOT / "exercises/capstone/train.py").read_text(encoding="utf-8")
+    verdict = grade("capstone.train", given, even_untouched=True)
+    first = text_report(verdict)
+    assert "plain, 2 ranks: " in first
+    assert len(verdict.misconceptions) == 15
+    for check in verdict.checks:
+        assert check.sentence not in first
+        assert check.observed not in first
+    for item in verdict.misconceptions:
+        assert item.sentence not in first
+        assert item.taught not in first
+    words = {
+        word
+        for check in find_task("capstone.train").checks
+        for word in check.suspects.split()
+        if word in given
+    }
+    told = {item for word in words for item in to_show(verdict, word).misconceptions}
+    assert told == set(verdict.misconceptions), "a word of the script leads to each"
+
+
+def test_ranks_that_begin_with_other_weights_are_not_told_to_divide():
+    source = BY_HAND.read_text(encoding="utf-8")
+    unseeded = source.replace("torch.manual_seed(args.seed)", "torch.manual_seed(dist.get_rank())")
+    unseeded = unseeded.replace("dist.broadcast(p.data, src=0)", "pass")
+    assert unseeded.count("pass") > source.count("pass")
+    verdict = grade("capstone.train", unseeded)
+    assert "summed" not in [item.id for item in verdict.misconceptions]
+    assert "rank 1 took its first step from other weights than rank 0" in repr(verdict)
+    assert " off from one process's" in text_report(verdict)

@@ -22,7 +22,7 @@ from course_lib.ranks.inside.blocking_calls import ends_by_itself, waiting_in, w
 from course_lib.ranks.inside.freeing import free_blocked
 from course_lib.ranks.inside.idle import idles
 from course_lib.ranks.inside.partners import partners
-from course_lib.ranks.inside.pauses import Pause, pause, sleeps_in
+from course_lib.ranks.inside.pauses import Pause, pause, sleeps_in, sleeps_unseen
 from course_lib.ranks.inside.process_group import RENDEZVOUS
 from course_lib.ranks.inside.tracebacks import current_stack
 from course_lib.ranks.inside.traffic import awake as awake_threads
@@ -143,7 +143,8 @@ def get_status(main_thread: int, detail: bool = False, brief: bool = False) -> R
     stack = current_stack(main_thread)
     moved, awake = traffic(), awake_threads(our_threads())
     asleep = is_asleep(os.getpid())
-    blocked_in = waiting_in(stack, main_thread)
+    unseen = sleeps_unseen(main_thread)
+    blocked_in = waiting_in(stack, main_thread) if unseen is None else None
     # All threads but this one and gloo's, which `moved` and `loops` speak for; before what follows uses more.
     cpu_seconds = time.process_time() - time.thread_time() - awake.loop_seconds
     started, others = children(), _other_threads(main_thread)
@@ -180,7 +181,7 @@ def get_status(main_thread: int, detail: bool = False, brief: bool = False) -> R
         if on_gpu is not None:
             sleeps = Pause(on_gpu, PauseKind.GPU)  # awake or asleep: CUDA may spin while it waits
         elif blocked_in is None and asleep:
-            sleeps = pause(main_thread)
+            sleeps = unseen or pause(main_thread)
         elif blocked_in is not None:
             needed = partners(main_thread)
     if detail:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import BuiltinFunctionType, FrameType
 
 from course_lib.outcome.outcome import PauseKind
-from course_lib.outcome.places import is_learners
+from course_lib.outcome.places import COURSE, is_learners
 from course_lib.outcome.syntax import parsed
 from course_lib.ranks.inside.calls import call_under_way, innermost, object_of
 
@@ -76,6 +76,17 @@ def pause(thread_id: int) -> Pause | None:
     else:
         kind = PauseKind.OTHER
     return Pause(f"{name}()", kind)
+
+
+def sleeps_unseen(thread_id: int) -> Pause | None:
+    """`time.sleep` in the course's own code, whose frames no stack shows: a lesson's hook during a backward, say."""
+    leaf = innermost(thread_id)
+    if leaf is None or not leaf.f_code.co_filename.startswith(COURSE):
+        return None
+    call = call_under_way(leaf)
+    thing = object_of(call.func, leaf) if call is not None else None
+    is_sleep = isinstance(thing, BuiltinFunctionType) and thing.__name__ == "sleep"
+    return Pause("time.sleep()", PauseKind.SLEEP) if is_sleep else None
 
 
 def _held_by_with(frame: FrameType) -> Pause | None:

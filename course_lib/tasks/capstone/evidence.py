@@ -150,6 +150,19 @@ class Evidence:
         return "the run had ended before" + self.doctor
 
 
+def other_start(seen: Evidence) -> str | None:
+    """The first rank that takes its first step from other weights than rank 0."""
+    first = [next((step["weights"] for _, _, step in seen.groups(rank)), None) for rank in seen.ranks]
+    for rank, theirs in enumerate(first):
+        if (
+            first[0]
+            and theirs
+            and any(abs(a - b) > 1e-6 * (1 + abs(a)) for a, b in zip(first[0], theirs, strict=True))
+        ):
+            return f"rank {rank} took its first step from other weights than rank 0"
+    return None
+
+
 def other_statistics(seen: Evidence) -> str | None:
     """The first evaluation that ranks begin with different running statistics."""
     found = [seen.evaluations(rank) for rank in seen.ranks]

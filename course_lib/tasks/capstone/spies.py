@@ -161,10 +161,11 @@ class Spies:
         every = [p for group in optimizer.param_groups for p in group["params"]]
         classifier = {id(p) for p in self.models.get("Classifier", nn.Module()).parameters()}
         gradients = {
-            "Classifier": _marks([p for p in every if id(p) in classifier]),
-            "Completer": _marks([p for p in every if id(p) not in classifier]),
+            "Classifier": _marks([_gradient(p) for p in every if id(p) in classifier]),
+            "Completer": _marks([_gradient(p) for p in every if id(p) not in classifier]),
         }
-        self.notes.put("step", gradients=gradients, remembers=len(optimizer.state) > 0)
+        weights = _marks([p.detach() for p in every])
+        self.notes.put("step", gradients=gradients, weights=weights, remembers=len(optimizer.state) > 0)
 
 
 def real_save(state: object, place: FileLike, *arguments: Any, **options: Any) -> None:
@@ -174,11 +175,17 @@ def real_save(state: object, place: FileLike, *arguments: Any, **options: Any) -
     save(state, place, *arguments, **options)
 
 
-def _marks(parameters: list[torch.Tensor]) -> list[float]:
-    """Three numbers by which gradients can be told apart."""
+def _gradient(parameter: torch.Tensor) -> torch.Tensor:
     import torch
 
-    parts = [(p.grad if p.grad is not None else torch.zeros_like(p)).detach().flatten() for p in parameters]
+    return parameter.grad.detach() if parameter.grad is not None else torch.zeros_like(parameter)
+
+
+def _marks(tensors: list[torch.Tensor]) -> list[float]:
+    """Three numbers by which gradients, or weights, can be told apart."""
+    import torch
+
+    parts = [tensor.flatten() for tensor in tensors]
     whole = torch.cat(parts).double() if parts else torch.zeros(1, dtype=torch.double)
     weights = torch.linspace(-1, 1, whole.numel(), dtype=torch.double)
     return [float(whole.norm()), float(whole @ weights), float(whole @ weights.cos())]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import operator
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
 from course_lib.outcome.fold import rank_list
 from course_lib.tasks import toys
 from course_lib.tasks.capstone.cases import TESTS, Case, cases
-from course_lib.tasks.capstone.evidence import Evidence, Seen, ThisTrial, other_statistics
+from course_lib.tasks.capstone.evidence import Evidence, Seen, ThisTrial, other_start, other_statistics
 from course_lib.tasks.capstone.gradients import (
     first_bypass,
     first_left_over,
@@ -26,6 +26,11 @@ from course_lib.tasks.task import Miss, Task, check
 
 #: Seconds that groups must be ready to wait, at least.
 _PATIENT = 60.0
+#: Said where a promise is not kept, and no launch looks wrong.
+_NO_SYMPTOM = (
+    "Every launch ends well, with the right weights for the images it took. Still, a promise is not kept: "
+    "read them one by one, and print on each rank what they speak of."
+)
 
 
 class Train(Task[Case, Seen, None]):
@@ -48,7 +53,10 @@ class Train(Task[Case, Seen, None]):
         """Launch the script that lies where `answer` says; this process is the agent's."""
         return observe_launch(answer(), case)
 
-    @check("Four processes on two machines: each has a share of its own, and one writes the checkpoint.")
+    @check(
+        "Four processes on two machines: each has a share of its own, and one writes the checkpoint.",
+        suspects="local_rank rank world_size num_replicas environ distributedsampler sampler replicas",
+    )
     def places(self, trial: ThisTrial) -> Miss | None:
         """Shares of ranks that have the same local rank."""
         seen = _launch(trial, "slow")
@@ -73,7 +81,10 @@ class Train(Task[Case, Seen, None]):
         writers = [rank for rank in seen.ranks if seen.has(rank, "save")]
         return Miss(f"{rank_list(writers)} wrote the checkpoint", "local_rank") if len(writers) > 1 else None
 
-    @check("Each epoch has an order of its own.")
+    @check(
+        "Each epoch has an order of its own.",
+        suspects="sampler set_epoch epoch shuffle order seed distributedsampler",
+    )
     def order(self, trial: ThisTrial) -> Miss | None:
         """Two epochs on two ranks; and the second one once more, after the kill."""
         seen = _launch(trial, "killed")
@@ -90,7 +101,10 @@ class Train(Task[Case, Seen, None]):
                 return Miss(f"rank {rank} trained on {toys.short(epochs[0])} in both epochs", "same_order")
         return None
 
-    @check("The accuracy counts each test image once.")
+    @check(
+        "The accuracy counts each test image once.",
+        suspects="evaluate accuracy counts seen right distributedsampler mine",
+    )
     def accuracy(self, trial: ThisTrial) -> Miss | None:
         """25 test images on two ranks, and on four."""
         seen = _launch(trial, "plain") or _launch(trial, "slow")
@@ -115,7 +129,10 @@ class Train(Task[Case, Seen, None]):
             )
         return None
 
-    @check("A process that is four seconds late is waited for.")
+    @check(
+        "A process that is four seconds late is waited for.",
+        suspects="timeout timedelta init_process_group",
+    )
     def patience(self, trial: ThisTrial) -> Miss | None:
         seen = _launch(trial, "slow")
         if seen is None:
@@ -132,7 +149,10 @@ class Train(Task[Case, Seen, None]):
             return Miss(f"rank {rank} has made its group with a timeout of {seconds:g} s", "impatient")
         return None
 
-    @check("Blank images on one rank keep nobody waiting.")
+    @check(
+        "Blank images on one rank keep nobody waiting.",
+        suspects="blank blanks micro_batches any share join",
+    )
     def blanks(self, trial: ThisTrial) -> Miss | None:
         """All blank images are in one share, if shares are made of all images."""
         seen = _launch(trial, "blanks")
@@ -154,16 +174,25 @@ class Train(Task[Case, Seen, None]):
             f"without an error of its own, {came} of 3 came out of the training{seen.doctor}", "uneven"
         )
 
-    @check("Both passes through the Classifier reach the gradients of all ranks.")
+    @check(
+        "Both passes through the Classifier reach the gradients of all ranks.",
+        suspects="backward loss loss_moved classifier moved forward",
+    )
     def both_passes(self, trial: ThisTrial) -> Miss | None:
         return _wrong_gradients(trial, first_two_backwards, "two_backwards")
 
-    @check("The Completer's gradients are averaged.")
+    @check(
+        "The Completer's gradients are averaged.",
+        suspects="completer module error",
+    )
     def completer(self, trial: ThisTrial) -> Miss | None:
         """A model that is called past its wrapper."""
         return _wrong_gradients(trial, first_bypass, "bypassed")
 
-    @check("All ranks evaluate one model.")
+    @check(
+        "All ranks evaluate one model.",
+        suspects="batchnorm batchnorm1d buffers broadcast_buffers statistics evaluate eval",
+    )
     def one_model(self, trial: ThisTrial) -> Miss | None:
         """The running statistics at the beginning of each evaluation."""
         seen = _launch(trial, "plain")
@@ -174,22 +203,37 @@ class Train(Task[Case, Seen, None]):
         found = other_statistics(seen)
         return None if found is None else Miss(found, "own_statistics")
 
-    @check("The gradients of all micro-batches are there when the step is taken.")
+    @check(
+        "The gradients of all micro-batches are there when the step is taken.",
+        suspects="zero_grad optimizer.zero_grad gradients",
+    )
     def nothing_lost(self, trial: ThisTrial) -> Miss | None:
         """Zeroed between two backwards of one step."""
         return _wrong_gradients(trial, first_loss, "gradients_lost")
 
-    @check("Gradients are averaged in the last micro-batch of a step.")
+    @check(
+        "Gradients are averaged in the last micro-batch of a step.",
+        suspects="no_sync accumulate exitstack enter_context number",
+    )
     def averaged(self, trial: ThisTrial) -> Miss | None:
         """The setting of the wrapper before the last pass."""
         return _wrong_gradients(trial, first_unsynced, "not_averaged")
 
-    @check("A step follows the mean over its micro-batches.")
+    @check(
+        "A step follows the mean over its micro-batches.",
+        suspects="accumulate mean loss scale lr backward seed manual_seed weights",
+    )
     def mean(self, trial: ThisTrial) -> Miss | None:
         """The weight with which losses enter backward."""
+        seen = _launch(trial, "plain")
+        if seen is not None and not seen.as_one_process and (other := other_start(seen)):
+            return Miss(f"not to be told from a loss: {other}")  # who averages by hand may divide there
         return _wrong_gradients(trial, first_weight, "summed")
 
-    @check("A process that runs out of memory does not go on alone.")
+    @check(
+        "A process that runs out of memory does not go on alone.",
+        suspects="memory except runtimeerror continue error try",
+    )
     def memory(self, trial: ThisTrial) -> Miss | None:
         """A real allocation that fails, in rank 1's second micro-batch."""
         seen = _launch(trial, "hungry")
@@ -215,7 +259,10 @@ class Train(Task[Case, Seen, None]):
             f"rank {rank} had no memory for its second micro-batch and went on{seen.doctor}", "swallowed"
         )
 
-    @check("After a kill and a restart, the optimizer continues with the state it had.")
+    @check(
+        "After a kill and a restart, the optimizer continues with the state it had.",
+        suspects="momentum optimizer resume load load_state_dict state checkpoint optimizer.state_dict",
+    )
     def resumed(self, trial: ThisTrial) -> Miss | None:
         """The first step after the restart."""
         seen = _launch(trial, "killed")
@@ -235,7 +282,10 @@ class Train(Task[Case, Seen, None]):
                 )
         return None
 
-    @check("All ranks come to the same collectives, to the end.")
+    @check(
+        "All ranks come to the same collectives, to the end.",
+        suspects="all_reduce norm barrier rank done",
+    )
     def to_the_end(self, trial: ThisTrial) -> Miss | None:
         """What is called after the last evaluation has begun."""
         seen = _launch(trial, "plain")
@@ -250,7 +300,10 @@ class Train(Task[Case, Seen, None]):
         last = called[more][-1]
         return Miss(f"rank {more} called {last} after the last epoch, alone{seen.doctor}", "rank_0_alone")
 
-    @check("Killed while it writes, it leaves a checkpoint that can be read.")
+    @check(
+        "Killed while it writes, it leaves a checkpoint that can be read.",
+        suspects="save torch.save checkpoint write torch.load exists",
+    )
     def whole(self, trial: ThisTrial) -> Miss | None:
         seen = _launch(trial, "killed")
         if seen is None:
@@ -266,7 +319,10 @@ class Train(Task[Case, Seen, None]):
             return Miss(f"rank {writer} was killed while it wrote checkpoint.pt: {problem}", "half_written")
         return None
 
-    @check("On 1 to 4 processes, it ends well, with the weights that one process would have found.")
+    @check(
+        "On 1 to 4 processes, it ends well, with the weights that one process would have found.",
+        suspects="weights left over leftover zero_grad accumulate forward",
+    )
     def as_one_process(self, trial: ThisTrial) -> Miss | None:
         """The whole: an end, and weights."""
         seen = Evidence(trial)
@@ -289,6 +345,31 @@ class Train(Task[Case, Seen, None]):
         return Miss(
             f"after {run}, a saved weight is {off:.4f} off{first_left_over(seen) or first_mixed_pass(seen)}"
         )
+
+    def symptoms(self, trials: Sequence[ThisTrial]) -> tuple[str, ...]:
+        """What the launches look like from outside, one line each."""
+        seen = [(Evidence(trial), self._symptom(trial)) for trial in trials]
+        found = [
+            f"{each.case['launch']}, {toys.ranks_text(each.world_size)}: {said}"
+            for each, said in seen
+            if said
+        ]
+        return tuple(found) or (_NO_SYMPTOM,)
+
+    def _symptom(self, trial: ThisTrial) -> str:
+        seen = Evidence(trial)
+        name, off, ok = seen.case["launch"], seen.seen["off"], seen.seen["ok"]
+        stuck = seen.seen["late"] or bool(seen.seen["doctor"])
+        end = "it ended" if ok else "it stood still" if stuck else "it ended with an error"
+        if name == "hungry":
+            return f"rank {seen.case['hungry']['rank']} had no memory; {end}" if self.memory(trial) else ""
+        if name == "blanks":
+            return end if self.blanks(trial) else ""
+        if not ok:
+            return end
+        if off is None:
+            return f"{end}, and left no weights"
+        return "" if seen.as_one_process else f"{end}, and a saved weight is {off:.2g} off from one process's"
 
 
 def _launch(trial: ThisTrial, name: str) -> Evidence | None:

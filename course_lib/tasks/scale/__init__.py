@@ -1,1 +1,1 @@
-"""Tasks of lesson 15: two numbers for a network, what they predict, half the bytes, and what a rank holds."""
+"""Tasks of lesson 15: two numbers, what they predict, the measurements of others, half the bytes, what a rank holds."""

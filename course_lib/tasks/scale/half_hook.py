@@ -1,4 +1,4 @@
-"""Task 3: a communication hook that sends half the bytes, whatever the gradients' size and the number of ranks."""
+"""Task 4: a communication hook that sends half the bytes, whatever the gradients' size and the number of ranks."""
 
 from __future__ import annotations
 

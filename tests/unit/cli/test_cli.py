@@ -135,13 +135,13 @@ def test_slides_are_written_for_the_lessons_that_are_named_and_never_over_somebo
 ):
     monkeypatch.chdir(ROOT / "docs")
     for _ in range(2):
-        done = ddp_course("slides", "17", "notebooks/17_capstone.ipynb", "--out", str(tmp_path / "talk"))
+        done = ddp_course("slides", "18", "notebooks/18_capstone.ipynb", "--out", str(tmp_path / "talk"))
         assert done.exit_code == 0
         assert done.output.count(" slides, ") == 1
-    written = tmp_path / "talk/17_capstone.html"
+    written = tmp_path / "talk/18_capstone.html"
     assert [path.name for path in written.parent.iterdir()] == [written.name]
     written.write_text("<p>my own", encoding="utf-8")
-    done = ddp_course("slides", "17", "--out", str(tmp_path / "talk"))
+    done = ddp_course("slides", "18", "--out", str(tmp_path / "talk"))
     assert done.exit_code == 1
     assert written.read_text(encoding="utf-8") == "<p>my own"
 

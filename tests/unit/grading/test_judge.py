@@ -351,6 +351,32 @@ def test_of_a_script_that_was_not_run_the_checks_are_counted_and_not_listed():
         assert not any(check.sentence in text for check in SCRIPT.checks)
 
 
+@pytest.mark.parametrize(
+    ("suspect", "said", "shown"),
+    [
+        ("", "15 of 16 checks hold. What was seen:", False),
+        ("dropout", "No check is about dropout. 15 of 16", False),
+        ("set_epoch", "What is checked of set_epoch holds. 15 of 16", False),
+        ("Momentum", "15 of 16 checks hold. What was seen:", True),
+    ],
+)
+def test_a_fault_of_a_script_with_suspects_is_told_to_those_who_suspect_it(suspect, said, shown):
+    task = find_task("capstone.train")
+    forgotten = task.misconception("forgotten")
+    checks = tuple(
+        CheckResult(check.sentence, FAILED, "no momentum", forgotten)
+        if "momentum" in check.suspects
+        else CheckResult(check.sentence, PASSED)
+        for check in task.checks
+    )
+    details = ("killed, 2 ranks: it ended, and a saved weight is 0.1 off from one process's",)
+    whole = Verdict(task.name, VerdictKind.WRONG, "1 fails.", checks, details, (forgotten,))
+    text = text_report(whole, suspect)
+    assert said in text
+    assert details[0] in text
+    assert [hint in text for hint in (forgotten.sentence, forgotten.taught, "no momentum")] == [shown] * 3
+
+
 @pytest.mark.parametrize("name", ["first_ranks.train", "capstone.train"])
 def test_a_script_whose_code_is_as_it_was_handed_out_is_not_attempted(name):
     given = handed_out(find_task(name))

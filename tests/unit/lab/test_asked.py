@@ -116,13 +116,16 @@ RUNS = {
         for zero in ("the schedule", "the optimizer's state", "all random states but rank 0's", "nothing")
     ],
     "14.counters": [Run(log={0: [0.27, last]}) for last in (0.8, 1.2, 0.34)],
-    "15.ring_and_tree": [Run(sent={0: {"ring": ring, "tree": 2}}) for ring in (2, 3, 1)],
+    "15.sixteen": [Run(seconds={0: {8: 0.55, 16: step}}) for step in (0.56, 0.71, 0.88, 1.1)],
+    "15.ring_and_tree": [
+        Run(sent={0: {"ring": ring, "tree": 1}, 1: {"ring": 1, "tree": 2}}) for ring in (2, 3, 1)
+    ],
+    "15.ninth": [Run(seconds={0: {8: 0.24, 9: step}}) for step in (0.25, 0.3, 0.59, 2.0)],
     "15.fp16": [
         Run(means={0: {2: 1e-7, 4: 1e-7}}),
         Run(means={0: {2: 1e-7, 4: 0.0}}),
         Run(means={0: {2: 0.0, 4: 0.0}}),
     ],
-    "15.thousand_ranks": [Run(before={0: 16}, after={0: after}) for after in (15, 16, 17)],
 }
 
 

@@ -22,6 +22,8 @@ from course_lib.learner.place import learner_folder
 from course_lib.learner.plan import Act
 from course_lib.learner.update import CopyError, put_back, update
 from course_lib.learner.written import writing
+from course_lib.notebook.course_map import lessons, text_map
+from course_lib.tasks import all_tasks
 from tests.support.courses import (
     NOBODY,
     as_somebody_else,
@@ -587,6 +589,27 @@ def test_progress_survives_updates_and_lessons_that_are_put_back(given, copy, tm
     shutil.rmtree(copy)
     update(copy, given)
     assert Progress(tmp_path / "data").of("samplers.shard_indices").passed
+
+
+@pytest.mark.parametrize("number", ["16", "17"])
+def test_a_lesson_that_gets_another_number_takes_along_what_was_done_in_it(tmp_path, number):
+    """The capstone was lesson 16, then 17."""
+    (task,) = (task for task in all_tasks() if task.name == "capstone.train")
+    old, new = (course(tmp_path / name, 1, (name,)) for name in (f"{number}_capstone", task.lesson))
+    log, copy = Progress(tmp_path / "data"), tmp_path / "copy"
+    update(copy, old)
+    edit(copy / f"exercises/{old.name}.ipynb")
+    (copy / SCRIPT).write_text("print('mine')")
+    log.hint(task.name)
+    log.attempt(task.name, "pass")
+    update(copy, new)
+    assert (copy / SCRIPT).read_text() == "print('mine')"
+    assert (copy / f"exercises/{old.name}.ipynb").is_file(), "the learner's own notes"
+    assert (copy / f"exercises/{new.name}.ipynb").is_file()
+    progress = Progress(tmp_path / "data").all()
+    assert progress[task.name].passed
+    (lesson,) = (lesson for lesson in lessons(new / "notebooks") if lesson.stem == task.lesson)
+    assert f"✓ {task.name}" in " ".join(text_map((lesson,), progress).split())
 
 
 def test_a_folder_knows_the_copy_it_is_in(copy, tmp_path):

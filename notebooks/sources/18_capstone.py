@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 17 · Capstone: rescue the training script
+# # 18 · Capstone: rescue the training script
 #
 # > *“It works on my laptop. On the cluster it is slower, worse, and every third night it is dead in the morning. I have not changed a
 # > line. Is it PyTorch?”*
@@ -9,8 +9,8 @@
 # raise no error. You repair it; real `torchrun` launches with real accidents say how far you are.
 #
 # **You will be able to** take a training script that you have not written and find out, by experiment, what it does on many ranks.
-# 20 minutes for this page, an evening for the script. **Before this:** all lessons up to 14, or as many as you like: each report
-# says which one to read.
+# 20 minutes for this page, an evening for the script. **Before this:** all lessons up to 14, or as many as you like: once
+# you suspect the right line, the report says which one to read.
 
 # %%
 # %load_ext course_lib
@@ -62,7 +62,7 @@ print(f"1 rank: {accuracies[1]:.2f}")
 # images, so the result may differ a little.
 
 # %%
-p = predict("17.four_ranks", alone=accuracies[1])
+p = predict("18.four_ranks", alone=accuracies[1])
 
 # %%
 for ranks in (2, 4):
@@ -120,8 +120,12 @@ fig.tight_layout()
 # **Choose a way out that fits.** Lesson 11's ways out of a failed allocation differ in price, and here also in difficulty: with two wrapped
 # models, several forwards in a step and `no_sync`, agreeing before anybody is in the next collective is harder than it was there.
 #
-# **Repair in any order.** Each fault is judged by itself, whatever else is wrong. The report counts the promises that are kept and shows one
-# that is not: finding the others is the work. Where one fault hides another, it says what was not reached, and why.
+# **Repair in any order.** Each fault is judged by itself, whatever else is wrong. The report counts the promises that are kept, and of the
+# rest it tells symptoms: which launch ended how, and how far its weights are off. Finding the causes is the work.
+#
+# **Suspect something.** Put a word of the script behind the task, such as `%%task capstone.train --suspect momentum` (in a terminal
+# `ddp-course check --suspect momentum capstone/train.py`). If a check about it does not hold, the report now says what was observed, and
+# names a lesson. Where one fault hides another, it says what was not reached, and why. `%hint` helps in small steps.
 #
 # ## How it is judged
 #
@@ -191,7 +195,7 @@ fig.tight_layout()
 #
 # ## Your turn
 #
-# The script lies in `exercises/capstone/train.py`; edit that file. [exercises/17_capstone](../exercises/17_capstone.ipynb) runs it and
+# The script lies in `exercises/capstone/train.py`; edit that file. [exercises/18_capstone](../exercises/18_capstone.ipynb) runs it and
 # grades it, and so does `ddp-course check --watch exercises/capstone/train.py` whenever you save.
 #
 # ## Further reading
