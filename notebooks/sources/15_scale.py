@@ -1116,8 +1116,8 @@ for rank in (0, 1000):
 #
 # ## Your turn
 #
-# Four tasks wait in [exercises/15_scale](../exercises/15_scale.ipynb): fit the two numbers, predict an efficiency, send halves
-# that survive a thousand ranks, and calculate what a rank must hold.
+# Three tasks wait in [exercises/15_scale](../exercises/15_scale.ipynb): fit the two numbers, predict an efficiency, and send
+# halves that survive a thousand ranks. What a rank must hold is a task of [lesson 17](17_sharding.ipynb).
 #
 # ## Further reading
 #

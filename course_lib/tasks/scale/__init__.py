@@ -1,1 +1,1 @@
-"""Tasks of lesson 15: two numbers for a network, what they predict, half the bytes, and what a rank holds."""
+"""Tasks of lesson 15: two numbers for a network, what they predict, and half the bytes."""
