@@ -7,8 +7,8 @@
 # many ranks as you like, and DDP allocates what it would allocate there. (Only the sums are missing: PyTorch's `noop_hook` takes the
 # place of the all-reduce.)
 #
-# **You will be able to** say what a rank holds under DDP, ZeRO and FSDP2, and what is sent for it; shard a model, train it and save it;
-# and find three mistakes that no error reports. 40 minutes.
+# **You will be able to** say what a rank holds under DDP, ZeRO and FSDP2, and what is sent for it; shard a model, train it and save it. 35
+# minutes.
 #
 # **Before this:** lesson 04.
 
@@ -318,10 +318,8 @@ if dist.get_rank() == 0:
 #
 # ## What goes wrong in real life
 #
-# - **Out of memory in the second step, not in the first.** Adam's means are allocated in the first `optimizer.step()`. What fits before it
-#   may not fit after it. Count 16 bytes, not 8.
-# - **FSDP2, and as much memory as before.** Only the root was sharded, or the optimizer was made before.
-# - **The loss does not move, and nothing is reported.** The optimizer was made before sharding.
+# - **Out of memory in the second step, not in the first.** Adam's means are allocated in the first `optimizer.step()`: count 16 bytes, not 8.
+# - **As much memory as before.** Only the root was sharded, or the optimizer was made before sharding. (Then the loss does not move, either.)
 # - **Evaluation gives another result on each rank.** Buffers, or parameters that belong to no sharded module.
 # - **It fits, and is slower than DDP was.** Three laps instead of two, and small layers make small messages. If DDP fits, use DDP.
 # - **A hang on rank 0.** `full_tensor()` is a collective, and it stands under `if rank == 0`.
