@@ -230,8 +230,8 @@ draw_whole(out.values[0])
 
 # %% [markdown]
 # On the left, one layer is whole at a time. (In backward the next one is gathered ahead, `_backward_prefetch` in `_fsdp_param_group.py`.) In the
-# middle the second all-gather is saved, and at the end of the forward the whole model is there. On the right it is there from the beginning. One call instead
-# of ten saves no memory in the step and no bytes, and nobody computes until it is done.
+# middle the second all-gather is saved, and at the end of the forward the whole model is there. On the right it is there from the beginning. Its one
+# all-gather carries what the five in the middle carry. It saves no memory in the step, and nobody computes until it is done.
 #
 # What does it cost? DDP's all-reduce on a ring is two laps of (*n* - 1)/*n* of the bytes: a reduce-scatter and an all-gather
 # ([lesson 01](01_dataparallel.ipynb)). FSDP2 has three: two gathers and a scatter, so one and a half times the bytes (ZeRO paper, §7). With
