@@ -21,6 +21,7 @@ LESSONS = {
     14: "lesson 14, Logging, metrics, checkpoints",
     15: "lesson 15, Predict the scaling",
     16: "lesson 16, From laptop to cluster",
+    17: "lesson 17, When DDP ends",
     18: "lesson 18, Capstone: rescue the training script",
 }
 

@@ -145,7 +145,7 @@ def _task_cell(path: Path, place: str, first_line: int, source: str) -> TaskCell
         raise _NoTaskError(f"{magic.strip()[:60]!r} names no task")
     task = find_task(match["name"])
     seed = _SEED.search(match["rest"])
-    cell = TaskCell(match["name"], rest, first_line, place, int(seed[1]) if seed else None)
+    cell = TaskCell(task.name, rest, first_line, place, int(seed[1]) if seed else None)
     in_file = answer_in_file(task, path.parent) if path.suffix == ".ipynb" and not has_code(rest) else None
     if in_file is None:
         return cell

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from course_lib.own_files import data_folder
+from course_lib.tasks.catalogue import MOVED
 
 if TYPE_CHECKING:
     from course_lib.grading.verdict import Verdict
@@ -41,6 +42,7 @@ CREATE TABLE IF NOT EXISTS events (
     seconds REAL NOT NULL           -- of an attempt: how long grading took
 ) WITHOUT ROWID
 """
+_NAME_NOW = f"CASE task {' '.join(f'WHEN {old!r} THEN {new!r}' for old, new in MOVED.items())} ELSE task END"
 _INSERT = "VALUES (?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -112,11 +114,11 @@ class Progress:
         return self.all().get(task, TaskProgress())
 
     def all(self) -> dict[str, TaskProgress]:
-        """Progress by task name; tasks without any are left out."""
-        query = """
-            SELECT task, SUM(kind = 'attempt'), SUM(kind = 'hint'), MAX(kind = 'gave_up'),
+        """Progress by task name; tasks without any are left out. What was done under a task's old name counts."""
+        query = f"""
+            SELECT {_NAME_NOW} AS now, SUM(kind = 'attempt'), SUM(kind = 'hint'), MAX(kind = 'gave_up'),
                    MIN(CASE WHEN kind = 'attempt' AND verdict = 'pass' THEN at END), MIN(at)
-            FROM events GROUP BY task
+            FROM events GROUP BY now
         """
         rows: list[tuple[str, int, int, int, str | None, str]] = self._read(query)
         return {

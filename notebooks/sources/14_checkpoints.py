@@ -603,7 +603,7 @@ print("weights on this rank:", *ddp.module.weight.unique().tolist())
 # ## Deeper: when one rank's memory is not enough
 #
 # Under DDP every rank has everything, so rank 0 can save it. When weights or optimizer states are split over the ranks
-# ([lesson 15](15_scale.ipynb)), no rank has. Collecting them on rank 0 first works until they no longer fit: for 7 billion
+# ([lesson 17](17_sharding.ipynb)), no rank has. Collecting them on rank 0 first works until they no longer fit: for 7 billion
 # parameters in float32, with Adam's two moments, that is 84 GB on one machine while all others wait.
 # `torch.distributed.checkpoint` (DCP) turns it round: **all** ranks call `save`, each writes what it has, into one folder.
 

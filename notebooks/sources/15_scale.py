@@ -239,13 +239,6 @@ for size, algbw in B200_ONE_NODE.items():
 # leave it side by side. And what 32 say of 8 is wrong by more than two for large tensors: inside a node, bytes never meet a card. Leaving the
 # node costs 2.2 to 2.5 times the time from a gibibyte on, and about four to five times from 32 KiB to 16 MiB.
 #
-# ## Where DDP ends: memory
-#
-# The other end of DDP is not speed. Each rank holds everything: with fp32 and Adam 4 bytes of weight, 4 of gradient and 8 of Adam's two
-# means for each parameter, and DDP's buckets hold the gradients once more. Mixed precision of the usual kind needs as much, because
-# the optimizer keeps an fp32 copy of the weights. The number of ranks divides nothing of it. ZeRO 1 cuts the optimizer's state, and FSDP2
-# weights, gradients and optimizer, between the rows of each parameter.
-#
 # ## What goes wrong in real life
 #
 # - **“We doubled the GPUs, and an epoch takes as long as before.”** Strong scaling: the batch per rank was halved until
@@ -264,9 +257,9 @@ for size, algbw in B200_ONE_NODE.items():
 #
 # ## Your turn
 #
-# Five tasks wait in [exercises/15_scale](../exercises/15_scale.ipynb): fit the two numbers, predict an efficiency, read the
-# measurements of others, send halves that survive a thousand ranks (read [Deeper: half the bytes](#Deeper:-half-the-bytes) first), and
-# calculate what a rank must hold.
+# Four tasks wait in [exercises/15_scale](../exercises/15_scale.ipynb): fit the two numbers, predict an efficiency, read the
+# measurements of others, and send halves that survive a thousand ranks (read [Deeper: half the bytes](#Deeper:-half-the-bytes) first).
+# What a rank must *hold* is the question of [lesson 17](17_sharding.ipynb).
 #
 # ## Deeper: 1,024 ranks in one process
 #

@@ -463,4 +463,4 @@ for name, width, k in (("float32, every step", 4, 1), ("float32, K = 8", 4, 8), 
 # - Slurm, *srun* and *sbatch*: `--ntasks-per-node`, `--kill-on-bad-exit`, output per task (`%n`, `%t`).
 # - Kubernetes, *Job with Pod-to-Pod Communication*.
 #
-# **Next:** [lesson 18](18_capstone.ipynb), *Capstone: rescue the training script*. Or back to the [index](index.ipynb).
+# **Next:** [lesson 17](17_sharding.ipynb), *When DDP ends*. Or back to the [index](index.ipynb).

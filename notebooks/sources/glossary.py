@@ -65,6 +65,9 @@
 # **Desync.** Ranks that go on, but no longer with the same weights, or no longer at the same collective. The first kind makes no
 # noise. [06](06_alternation.ipynb), [11](11_out_of_memory.ipynb)
 #
+# **DTensor.** A tensor that is spread over a mesh: this rank holds its part of it, and knows how the others' parts make the whole.
+# [17](17_sharding.ipynb)
+#
 # **Effective batch size.** The samples that one optimizer step averages over: ranks times micro-batches times batch size.
 # [10](10_accumulation.ipynb)
 #
@@ -80,8 +83,8 @@
 # **Flight recorder.** PyTorch's ring of the last collectives of a process, with where they were called.
 # [13](13_debugging.ipynb)
 #
-# **FSDP.** Fully sharded data parallelism: each rank keeps a part of parameters, gradients and optimizer state.
-# [15](15_scale.ipynb)
+# **FSDP, FSDP2.** Fully sharded data parallelism: each rank keeps a part of parameters, gradients and optimizer state. FSDP2 is
+# `fully_shard`, the newer one, whose parameters are DTensors. [17](17_sharding.ipynb)
 #
 # **Gang.** The course's word for the ranks that start, fail and restart together. PyTorch's elastic launcher calls those of one
 # agent a *worker group*. [02](02_process_groups.ipynb), [12](12_elastic.ipynb)
@@ -99,6 +102,8 @@
 #
 # **Mean of means.** The average of the ranks' averages. It is the average of all samples only when all ranks have the same number of samples.
 # [05](05_stragglers.ipynb)
+#
+# **Mesh.** The ranks as a grid of one or more dimensions, such as machines and the GPUs in them (`DeviceMesh`). [17](17_sharding.ipynb)
 #
 # **MFU.** Model FLOPs utilisation: the arithmetic that the model needs, per second, as a part of what the GPUs can do at most.
 # Efficiency compares with one rank, MFU with the hardware. [15](15_scale.ipynb)
@@ -128,12 +133,15 @@
 # [00](00_first_ranks.ipynb), [09](09_synchronised.ipynb), [14](14_checkpoints.ipynb)
 #
 # **Reduce-scatter.** A collective after which each rank has its own part of the sum. [00](00_first_ranks.ipynb),
-# [15](15_scale.ipynb)
+# [17](17_sharding.ipynb)
 #
 # **Reducer.** The part of DDP, in C++, that keeps the hooks and buckets and sends them during backward.
 # [06](06_alternation.ipynb)
 #
 # **Rendezvous.** How ranks find each other: an address where a store is, and who they are. [02](02_process_groups.ipynb)
+#
+# **Reshard.** To give up a layer's gathered weights, and keep this rank's part. FSDP2 does it after each forward and backward.
+# [17](17_sharding.ipynb)
 #
 # **Ring.** An all-reduce in which each rank sends to its neighbour only: few bytes for each, many rounds.
 # [15](15_scale.ipynb)
@@ -141,7 +149,7 @@
 # **Sampler.** What tells a `DataLoader` which samples come next; `DistributedSampler` tells each rank something else.
 # [03](03_samplers.ipynb)
 #
-# **Shard.** The part of the data (or of the weights) that is one rank's. [03](03_samplers.ipynb), [15](15_scale.ipynb)
+# **Shard.** The part of the data (or of the weights) that is one rank's. [03](03_samplers.ipynb), [17](17_sharding.ipynb)
 #
 # **`static_graph`.** A promise to DDP that every step uses the same parameters in the same way. [08](08_unused.ipynb)
 #
@@ -171,6 +179,7 @@
 # **Wrapper module.** One module around several, so that everything that is trained goes through one `forward` that DDP sees.
 # [07](07_wrappers.ipynb)
 #
-# **ZeRO.** Sharding the optimizer's state, then gradients, then weights, over the ranks. [15](15_scale.ipynb)
+# **ZeRO.** Sharding over the ranks in three stages: the optimizer's state, then gradients as well, then weights as well.
+# [17](17_sharding.ipynb)
 #
 # **Back to:** the [index](index.ipynb).

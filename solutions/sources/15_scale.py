@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 15 · Predict the scaling: your turn
 #
-# Five tasks on [lesson 15](../notebooks/15_scale.ipynb). Replace what stands under `YOUR CODE HERE` and run the cell: running it
-# *is* checking it. Four of them are functions that calculate; the code of *Halves that survive* runs in DDP on real ranks.
+# Four tasks on [lesson 15](../notebooks/15_scale.ipynb). Replace what stands under `YOUR CODE HERE` and run the cell: running it
+# *is* checking it. Three of them are functions that calculate; the code of *Halves that survive* runs in DDP on real ranks.
 #
 # A task cell stands alone. It sees nothing of the other cells, so it brings its own imports. `%hint scale.fit` gives a hint,
 # and the next one when you run it again. `%solution scale.fit` opens once you have passed.
@@ -147,37 +147,4 @@ def half_hook(state, bucket):
 
     sending = dist.all_reduce((buffer * scale).half(), async_op=True)
     return sending.get_future().then(unpack)
-    ### END SOLUTION
-
-
-# %% [markdown]
-# ## 5. Does it fit?
-#
-# How many bytes must **rank 0** hold for weights, gradients and Adam's state? `shapes` are those of the model's parameters. Not
-# counted: activations, and Adam's step counters.
-#
-# - `mixed=False`: all in fp32. `mixed=True`, as in the ZeRO paper: weights and gradients in 2 bytes; the optimizer keeps an fp32
-#   copy of the weights beside its two fp32 means.
-# - `scheme="ddp"`: DDP as it is by default, so with buckets that are a copy of the gradients (in the gradients' type).
-# - `scheme="zero1"`: the same, but all that the optimizer keeps is divided equally among `ranks`.
-# - `scheme="fsdp"`: FSDP2. Weights, gradients and optimizer are cut, each parameter along its first dimension, as
-#   `torch.chunk` does. There are no buckets; the gathered copies of a layer are not counted.
-
-# %%
-# %%task scale.bytes_held
-import math
-
-
-def bytes_held(shapes, ranks, scheme, mixed):
-    """Bytes on rank 0: scheme is "ddp", "zero1" or "fsdp"."""
-    ### BEGIN SOLUTION
-    ### STUB: held = ...
-    ### STUB: return held
-    weight, gradient, optimizer = (2, 2, 12) if mixed else (4, 4, 8)
-    if scheme == "fsdp":
-        mine = sum(math.ceil(rows / ranks) * math.prod(rest) for rows, *rest in shapes)
-        return mine * (weight + gradient + optimizer)
-    if scheme == "zero1":
-        optimizer /= ranks
-    return sum(map(math.prod, shapes)) * (weight + 2 * gradient + optimizer)
     ### END SOLUTION

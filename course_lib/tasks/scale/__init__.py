@@ -1,1 +1,1 @@
-"""Tasks of lesson 15: two numbers, what they predict, the measurements of others, half the bytes, what a rank holds."""
+"""Tasks of lesson 15: two numbers, what they predict, the measurements of others, half the bytes."""

@@ -65,6 +65,22 @@ def test_a_task_that_the_course_no_longer_has_is_kept_and_changes_nothing_else(p
         find_task(gone)
 
 
+def test_a_task_that_has_moved_to_another_lesson_keeps_what_was_done_in_it(progress, tmp_path):
+    old, new = "scale.bytes_held", "sharding.bytes_held"
+    progress.hint(old)
+    progress.attempt(old, "pass")
+    progress.attempt(new, "wrong")
+    export_progress(progress, tmp_path / "events.json")
+    elsewhere = Progress(tmp_path / "elsewhere")
+    import_progress(elsewhere, tmp_path / "events.json")
+    for log in (progress, elsewhere):
+        assert old not in log.all()
+        assert (log.of(new).passed, log.of(new).attempts, log.of(new).hints) == (True, 2, 1)
+    assert find_task(old) is find_task(new)
+    (lesson,) = (each for each in lessons() if each.stem == find_task(new).lesson)
+    assert f"✓ {new}" in " ".join(text_map((lesson,), progress.all()).split())
+
+
 def test_many_kernels_write_at_once(tmp_path):
     write = (
         "from course_lib.grading.progress import Progress\n"

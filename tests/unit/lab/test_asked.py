@@ -126,6 +126,24 @@ RUNS = {
         Run(means={0: {2: 1e-7, 4: 0.0}}),
         Run(means={0: {2: 0.0, 4: 0.0}}),
     ],
+    "17.thousand_ranks": [Run(held={0: {8: 16.0, 1024: after}}) for after in (15.9, 16.0, 16.1)],
+    "17.zero": [
+        Run(parts={0: [float(size) for size in sizes]})
+        for sizes in ((4, 4, 8), (4, 4, 4), (4, 2, 4), (2, 2, 4))
+    ],
+    "17.zero_sends": [
+        Run(calls={0: calls})
+        for calls in (
+            {"all-reduce": 1},
+            {"reduce-scatter": 1},
+            {"all-reduce": 1, "broadcast": 8},
+            {"all-reduce": 1, "all-gather": 1},
+        )
+    ],
+    "17.begin": [Run(rows={0: [*rows]}) for rows in ((1, 1, 1, 1), (2, 2, 2, 2), (1, 1, 3, 3))] + [None],
+    "17.gathers": [Run(calls={0: {"all-reduce": 5}})]
+    + [Run(calls={0: {"all-gather": count, "reduce-scatter": 5}}) for count in (1, 5, 10)],
+    "17.thin": [Run(shape={0: shape}) for shape in ((1, 256), (1, 512), (0, 512))] + [None],
 }
 
 

@@ -1,4 +1,4 @@
-"""Task 4: how many bytes each rank must hold for weights, gradients and optimizer."""
+"""Task 1: how many bytes each rank must hold for weights, gradients and optimizer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _EXACT = Tolerance(1.0, 1e-9)
 class BytesHeld(Compared[Case, float, float]):
     """How many bytes each rank must hold for weights, gradients and optimizer."""
 
-    name = "scale.bytes_held"
+    name = "sharding.bytes_held"
     world_sizes = (1,)
     #: Up to a few bytes: who rounds, and where, is free.
     tolerance = Tolerance(16.0, 1e-6)
