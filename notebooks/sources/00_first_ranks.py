@@ -169,7 +169,7 @@ got.item()
 #
 # ## Five collectives, side by side
 #
-# DDP copies weights with `broadcast` and sums gradients with `all_reduce`. What comes after DDP (lesson 15) is made of the others.
+# DDP copies weights with `broadcast` and sums gradients with `all_reduce`. What comes after DDP (lesson 17) is made of the others.
 # Below, rank 0 brings `[1, 1, 1, 1]`, rank 1 twos, rank 2 fours, rank 3 eights. So a sum tells whose numbers are in it: 3 is the
 # sum of ranks 0 and 1, and 15 that of all. `out["mine"][2]` is then rank 2's variable `mine`.
 

@@ -262,7 +262,7 @@ compare(model.module)
 # Two pairs are two trainings. Each pair synchronises as often as before, at *every* step, and with the other pair never.
 # Synchronising less often is something else (lesson 05).
 #
-# Groups are made for models that do not fit on one GPU (lesson 15). Such a model is split over the GPUs of one machine, and its
+# Groups are made for models that do not fit on one GPU (lesson 17). Such a model is split over the GPUs of one machine, and its
 # gradients are averaged over the machines. Four ranks then form a grid:
 #
 # | | GPU 0 | GPU 1 | its row holds |

@@ -215,7 +215,7 @@ def _whole(parameter: Tensor) -> Tensor:
 
 
 def _digests(parameters: Iterable[Tensor]) -> list[float]:
-    """For each parameter, a mean in which every element has a weight of its own: all of them would be too many to send."""
+    """For each parameter, a mean in which every element has a weight of its own: all would be too many to send."""
     import torch
 
     flat = [parameter.detach().flatten() for parameter in parameters]
