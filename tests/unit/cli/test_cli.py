@@ -120,7 +120,7 @@ def test_what_cannot_be_exported_is_refused_in_one_line(tmp_path):
     broken.write_text("{", encoding="utf-8")
     for name, why in (
         ("77", "There is no lesson '77'"),
-        ("17", "has no cells on ranks"),
+        ("18", "has no cells on ranks"),
         (str(broken), "is no notebook that can be read"),
     ):
         done = ddp_course("export", name, "-o", str(tmp_path / "out.py"))
