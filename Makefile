@@ -66,7 +66,7 @@ test-gpu: $(READY)
 	@PYTHONDONTWRITEBYTECODE= PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python -m tests.gpu_day $(PART:%=--part %) $(ARGS)
 
 # The oldest notebook packages and torch that the course allows, beside new ones of all else. What differs on such a torch is
-# listed in docs/platforms.md.
+# listed in docs/platforms.md. Old IPythons bring a package `tests`, which would be found instead of the one here.
 OLDEST = .venv-oldest
 test-oldest: $(OLDEST)/.ready
 	@PYDEVD_DISABLE_FILE_VALIDATION=1 PATH="$$PWD/$(OLDEST)/bin:$$PATH" $(OLDEST)/bin/python -m pytest --nbval -n $(WORKERS) \
@@ -78,6 +78,7 @@ $(OLDEST)/.ready: pyproject.toml setup.py
 	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check $$floors "setuptools>=70.1,<82" wheel \
 		"nbval>=0.11" "pytest>=8.3" "pytest-timeout>=2.3" "pytest-xdist>=3.6" "nbclient>=0.10" "tqdm>=4.66"; \
 	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -e .; \
+	rm -rf $(OLDEST)/lib/python*/site-packages/IPython/extensions/tests; \
 	touch $@
 
 # A task whose cases are unfair once in a hundred draws is unfair to one learner in a hundred, for good: the cases of an
