@@ -837,6 +837,8 @@ def load(sample):
 def main():
     ready()
     if rank == 1:
+        while not all(os.path.exists(f"ready-{each}") for each in range(world)):  # the agent has the store
+            time.sleep(0.01)
         os.kill(os.getppid(), 19)  # an agent that does not end the others, as one on another machine does not at once
         load(17)
     dist.recv(x, src=2 - rank)

@@ -132,7 +132,9 @@ def test_a_lesson_s_script_prints_what_its_ranks_print(stem, tmp_path):
     told = printed(tmp_path / "logs")
     errors = [file.read_text()[-2000:] for file in tmp_path.glob("logs/*/attempt_0/*/stderr.log")]
     assert done.returncode == 0, "\n".join([done.stderr[-2000:], *errors])
-    assert check_printed(stem, path.read_text(), told) > 2
+    # Nearly all that lesson 12 runs, it launches itself.
+    fewest = 1 if stem == "12_elastic" else 3
+    assert check_printed(stem, path.read_text(), told) >= fewest
 
 
 @pytest.mark.slow
