@@ -24,6 +24,7 @@ from course_lib.draw.drawing import Shape
 from course_lib.lab.accidents import LOG, MACHINE, note
 from course_lib.lab.explorer import Explorer, in_turn, to_find
 from course_lib.outcome.outcome import Outcome
+from course_lib.ranks.process import inherit_orphans, outlive_parent
 from course_lib.tasks.launching import become_a_process, end_those_that_have_returned, leave, run_as_main
 
 Note = dict[str, Any]
@@ -98,6 +99,7 @@ def machines(folder: str, line: str, number: int = 1) -> Ended:
     os.environ["HEAD"] = os.environ["MASTER_ADDR"] + ":" + os.environ["MASTER_PORT"]
     os.chdir(folder)
     words = shlex.split(os.path.expandvars(line))
+    inherit_orphans()
     fork = multiprocessing.get_context("fork")
     agents = [fork.Process(target=_agent, args=(words, machine)) for machine in range(number)]
     for agent in agents:
@@ -117,14 +119,14 @@ def machines(folder: str, line: str, number: int = 1) -> Ended:
 
 
 def _end_workers() -> int:
-    """Kill the workers that are still there, and count them."""
+    """Kill the workers that still run, now as children of this process, and count them."""
     found = 0
     for pid in {one["pid"] for one in events(".", "begin", rank=None)}:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
-        found += 1
+        with contextlib.suppress(ChildProcessError):
+            if os.waitpid(pid, os.WNOHANG) == (0, 0):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                found += 1
     return found
 
 
@@ -168,6 +170,7 @@ def _agent(words: Sequence[str], machine: int) -> None:
 def _worker(_: str, script: str, *arguments: str) -> None:
     """What the agent calls in a process of its own, where it would start `python -u script`."""
     become_a_process()
+    outlive_parent()  # one that is started, not forked, does
     note("begin", restarts=int(os.environ["TORCHELASTIC_RESTART_COUNT"]))
     try:
         run_as_main(script, arguments)

@@ -19,6 +19,7 @@ STACK_SIGNAL = (
 )
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
+_PR_SET_CHILD_SUBREAPER = 36
 #: In /proc/PID/stat, counted from the state, which follows the name: field 52 of man proc_pid_stat.
 STAT_EXIT_CODE = 49
 
@@ -32,6 +33,16 @@ def prctl(option: int, value: int | bytes) -> None:
 def die_with_parent() -> None:
     """Ask the system to kill this process when its parent dies."""
     prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def outlive_parent() -> None:
+    """Undo `die_with_parent`, or what torch asks for in processes that it forks."""
+    prctl(_PR_SET_PDEATHSIG, 0)
+
+
+def inherit_orphans() -> None:
+    """Become the parent of what this process's children leave behind (Linux)."""
+    prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def identity(pid: int) -> str:

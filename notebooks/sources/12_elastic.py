@@ -205,7 +205,7 @@ print("the losses of a run without a kill, bit by bit:", losses(calm) == losses(
 # What took the time? Here is the first kill. Step through it. The lanes are from the log of your job. Below them is drawn what a
 # store holds, with and without the variable: rank 0 and rank 1 look there for each other's address (lesson 02).
 
-# %%
+# %% tags=["nbval-ignore-output"]
 one_failure(killed)
 
 # %% [markdown]

@@ -26,7 +26,7 @@ from dataclasses import replace
 from course_lib.ranks.codec import decode, encode
 from course_lib.ranks.inside.worker import run_rank
 from course_lib.ranks.messages import Body, decode_message, encode_message
-from course_lib.ranks.process import die_with_parent, prctl, run_and_exit, take_turns
+from course_lib.ranks.process import die_with_parent, inherit_orphans, run_and_exit, take_turns
 from course_lib.ranks.protocol import Decoder, Message
 from course_lib.ranks.server import huge_pages, preload
 from course_lib.ranks.server.orphans import children, orphans_of_the_dead
@@ -34,7 +34,6 @@ from course_lib.ranks.server.store import host_store
 from course_lib.ranks.server.try_gpus import report_gpus
 from course_lib.ranks.starting import Exited, Failed, Kill, ServerReady, Start, Started
 
-_PR_SET_CHILD_SUBREAPER = 36
 _DONE = object()
 _PATHS = "PYTHONPATH"
 #: Seconds without a request after which there is time for idle work.
@@ -362,7 +361,7 @@ def serve(sock: socket.socket, method: str, *, loaded: bool = False) -> int:
         loaded: this process was forked from one that had loaded torch, and shares its memory.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    inherit_orphans()
     server = Forkserver(sock, method)
     if method == "forkserver":
         preload.preload(server.kernel_is_there)
