@@ -6,6 +6,7 @@ Every difference from a plain torchrun stands in the table of docs/doctor.md wit
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -109,9 +110,13 @@ def told() -> dict[str, set[str]]:
     return places
 
 
+#: A job in the background of a shell ignores these, and torchrun passes that on.
+IGNORED = {name for name in ("SIGHUP", "SIGQUIT") if signal.getsignal(signal.Signals[name]) is signal.SIG_IGN}
+
+
 def different(theirs: Found, ours: Found, among: set[str] | None = None) -> set[str]:
     """The facts in which ranks of ours find something else than torchrun's."""
-    names = among or {name for found in (*theirs.values(), *ours.values()) for name in found}
+    names = among or {name for found in (*theirs.values(), *ours.values()) for name in found} - IGNORED
     return {name for name in names if _seen(name, theirs) != _seen(name, ours)}
 
 
