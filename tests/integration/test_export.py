@@ -21,8 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 LESSONS = [path.stem for path in sorted((ROOT / "notebooks/sources").glob("[01]*.py"))][:-1]
 #: Ranks that this test starts at most: a part that asks for more is not run.
 MOST = 4
-#: What is drawn by chance, and a name that says where a class was defined: by lesson, the cells.
-NOT_THE_SAME = {"07": {11}, "09": {2}, "16": {11}}
+#: What is drawn by chance, a name that says where a class was defined, who is faster: by lesson, the cells.
+NOT_THE_SAME = {"07": {11}, "09": {2}, "14": {5}, "16": {11}}
 QUICK = {"08_unused", "10_accumulation"}
 _ROW = re.compile(r"^(?:ranks? ([\d,-]+)\s*)?\s*\| ?(.*)$")
 _ERROR = re.compile(r"^\w+(Error|Exception)\b")
