@@ -8,6 +8,7 @@
 # make test-oldest    the lessons on the oldest packages that pyproject.toml allows, as on Colab (PYTHON=python3.13)
 # make test-gpu   what only a machine with GPUs can tell: writes docs/gpu.md   (make test-gpu PART=1, 1 to 5)
 # make mutants    break rules on purpose, and see whether a cheap test notices (ARGS="course_lib.doctor.drift*")
+# make site       the lessons and documents as web pages, in site/   (ARGS="--repository https://github.com/OWNER/NAME")
 # make bench      compare speed with other ways to start ranks
 # make wheels     a folder with everything that the first run downloads, for a room without a network
 # make lint       format the code and say what is wrong with it
@@ -43,7 +44,7 @@ GPU_ONLY = ^(nvidia-|cuda-|triton==)
 UV_COMPILE = $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --fork-strategy fewest \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet --upgrade
 
-.PHONY: lab test quick test-oldest test-gpu test-hub test-room mutants selfcheck-long notebooks bench wheels lint lock clean
+.PHONY: lab test quick test-oldest test-gpu test-hub test-room mutants selfcheck-long notebooks site bench wheels lint lock clean
 
 lab: $(READY)
 	@exec $(BIN)/ddp-course lab $(ARGS)
@@ -88,6 +89,9 @@ selfcheck-long: $(READY)
 
 notebooks: $(READY)
 	@$(BIN)/ddp-course notebooks $(ARGS)
+
+site: $(READY)
+	@$(BIN)/ddp-course site $(ARGS)
 
 bench: $(BENCH_READY)
 	@PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python -m benchmarks $(ARGS)
@@ -193,7 +197,7 @@ lock: $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@set -e; new=$$(mktemp -d); trap 'rm -rf "$$new"' EXIT; \
 	echo "torch==$(LOCKED_TORCH)" > "$$new/torch"; \
-	$(UV_COMPILE) --extra lab --extra test --constraint "$$new/torch" -o "$$new/all" >/dev/null; \
+	$(UV_COMPILE) --extra lab --extra test --extra site --constraint "$$new/torch" -o "$$new/all" >/dev/null; \
 	{ echo "# Written by 'make lock' from pyproject.toml; Python 3.11 to 3.13, every system."; \
 	  grep -Ev '$(GPU_ONLY)' "$$new/all"; } > "$$new/lock"; \
 	$(UV_COMPILE) --extra bench --constraint "$$new/all" -o "$$new/bench" >/dev/null; \
@@ -205,6 +209,6 @@ lock: $(READY)
 	@echo "requirements.lock and requirements-bench.lock are written; 'make test' says whether they work"
 
 clean:
-	rm -rf .venv .venv-torch-* .venv-hub .venv-oldest .venv-mutants mutants wheels build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-torch-* .venv-hub .venv-oldest .venv-mutants mutants wheels site build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find . -name .ipynb_checkpoints -type d -prune -exec rm -rf {} +

@@ -56,6 +56,10 @@ COMMANDS = {
         "tools.commands.slides",
         "Make slides of lessons: one self-contained HTML file each, with speaker notes (press S), no network needed.",
     ),
+    "site": (
+        "tools.commands.site",
+        "Make a web site of the course: lessons with their outputs, answers folded, search; a folder of HTML.",
+    ),
     "board": (
         "course_lib.cli.board",
         "Show your class live: who has passed what, who is stuck since when, what the room predicts.",

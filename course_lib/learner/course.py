@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
-from typing import TypedDict
+from typing import Any, TypedDict
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 #: Where a wheel carries the lessons (see setup.py); a checkout has them beside the package.
@@ -27,10 +27,13 @@ _ASKS = re.compile(r"^(?:\w+ = )?predict\(", re.MULTILINE)
 _FIRST_SUMMARY, _SUMMARY = "After the run: what happened, and why", "Read on"
 
 
-class _Cell(TypedDict):
+class Cell(TypedDict):
+    """A cell of a notebook: of its parts, those that are read here."""
+
     cell_type: str
     metadata: dict[str, object]
     source: str | list[str]
+    outputs: list[dict[str, Any]]
 
 
 class CourseError(Exception):
@@ -106,17 +109,21 @@ def without_answers(notebook: bytes) -> bytes:
         for key in _GIVES_AWAY:
             cell["metadata"].pop(key, None)
     content["metadata"].pop("widgets", None)
-    _fold_explanations(content["cells"])
+    fold_explanations(content["cells"])
     return (json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
-def _fold_explanations(cells: list[_Cell]) -> None:
+def fold_explanations(cells: list[Cell]) -> list[Cell]:
     """Fold what is said of a run that decides a question, or opens the lesson: up to the next heading or question.
+
+    Returns:
+        the code cells of which the outputs would say the same.
 
     A lesson is opened by its first cell on ranks, where that stands above all sections. What stands right above a
     question is its introduction: a paragraph stays in sight. So does the last of several paragraphs above other code,
     if it ends with a colon. Code stays, too, unless it writes a figure's title.
     """
+    answers: list[Cell] = []
     asked = ran = False
     opens, summary = True, _FIRST_SUMMARY
     for cell, below in zip(cells, [*cells[1:], None], strict=True):
@@ -127,6 +134,7 @@ def _fold_explanations(cells: list[_Cell]) -> None:
             if asked or starts:
                 summary = _FIRST_SUMMARY
             ran = (ran or asked or starts) and not asks
+            answers += [cell] if ran else []
             if ran and not asked and not starts and "plt." in source:
                 cell["metadata"]["jupyter"] = {"source_hidden": True}
             opens, asked = opens and not (asks or starts), asks
@@ -141,9 +149,10 @@ def _fold_explanations(cells: list[_Cell]) -> None:
             if rest.startswith("#"):
                 ran = False
                 opens = opens and not re.search("^## ", rest, re.MULTILINE)
+    return answers
 
 
-def _asks(cell: _Cell) -> bool:
+def _asks(cell: Cell) -> bool:
     return cell["cell_type"] == "code" and _ASKS.search("".join(cell["source"])) is not None
 
 

@@ -1,0 +1,101 @@
+"""The web site: built once, then read as people read it."""
+
+from functools import cache
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from bs4 import BeautifulSoup
+from playwright.sync_api import expect
+
+from tools.site import build_site
+from tools.site.build import DOCS
+
+ROOT = Path(__file__).parents[2]
+LESSONS = sorted(path.stem for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
+REPOSITORY = "https://github.com/OWNER/REPOSITORY"
+
+pytestmark = pytest.mark.filterwarnings("ignore::sphinx.deprecation.RemovedInSphinx11Warning")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("site")
+    build_site(ROOT, out, REPOSITORY)
+    return out
+
+
+@cache
+def parsed(page: Path) -> BeautifulSoup:
+    return BeautifulSoup(page.read_text(encoding="utf-8"), "html.parser")
+
+
+def test_every_lesson_and_document_is_there_and_no_page_is_heavy(site):
+    documents = [name for names in DOCS.values() for name in names]
+    pages = [*(f"notebooks/{stem}" for stem in LESSONS), *(f"docs/{name}" for name in documents)]
+    for page in pages:
+        assert (site / f"{page}.html").stat().st_size < 3e6
+    words = (site / "searchindex.js").read_text(encoding="utf-8")
+    assert all(f'"{page}"' in words for page in pages)
+
+
+def test_no_link_leads_nowhere(site):
+    dead = []
+    for page in site.rglob("*.html"):
+        for link in parsed(page).select("a[href], img[src], link[href], script[src]"):
+            address = urlsplit(link.get("href") or link["src"])
+            if address.scheme or address.netloc:
+                continue
+            target = (page.parent / unquote(address.path)).resolve() if address.path else page
+            if not target.is_file():
+                dead.append((page.name, str(link)[:80]))
+            elif address.fragment and target.suffix == ".html":
+                found = parsed(target).find(id=unquote(address.fragment))
+                dead += [] if found else [(page.name, str(link)[:80])]
+    assert not dead
+
+
+def test_pictures_have_an_alternative_and_controls_a_label(site):
+    for stem in LESSONS:
+        page = parsed(site / "notebooks" / f"{stem}.html")
+        assert all(image.get("alt") for image in page.select(".output img")), stem
+        assert len(page.select("h1")) == 1, stem
+
+
+def test_what_answers_a_question_is_seen_by_those_who_open_it(site, page, shots):
+    page.goto((site / "notebooks" / "00_first_ranks.html").as_uri())
+    expect(page.get_by_text("Rank 2 skips the all_reduce. What happens?")).to_be_visible()
+    verdict = page.get_by_text("Ranks 0, 1 and 3 wait in all_reduce()").first
+    expect(verdict).to_be_hidden()
+    question = page.locator("section", has=page.get_by_role("heading", name="Break it 1")).last
+    question.get_by_text("What the run says").first.click()
+    expect(verdict).to_be_visible()
+    page.screenshot(path=shots / "site_lesson.png")
+
+
+@pytest.mark.parametrize("stem", LESSONS)
+def test_no_run_that_was_predicted_is_in_sight(site, page, stem):
+    page.goto((site / "notebooks" / f"{stem}.html").as_uri())
+    told = page.get_by_text("The run says “")
+    assert told.count() or stem == "18_capstone"
+    assert not any(one.is_visible() for one in told.all())
+
+
+def test_an_explorable_needs_no_kernel(site, page, shots):
+    page.goto((site / "notebooks" / "04_buckets.html").as_uri())
+    told = page.locator(".read-aloud")
+    expect(told).to_contain_text("Computed")
+    before, picture = told.inner_text(), page.locator(".chooser + div svg").inner_html()
+    page.get_by_label("latency (ms)", exact=True).press("ArrowDown")
+    expect(told).not_to_have_text(before)
+    assert page.locator(".chooser + div svg").inner_html() != picture
+    page.screenshot(path=shots / "site_explorable.png")
+
+
+def test_a_ring_of_another_size_is_chosen(site, page):
+    page.goto((site / "notebooks" / "01_dataparallel.html").as_uri())
+    rings = page.locator("[data-panel]")
+    rings.first.scroll_into_view_if_needed()
+    page.locator(".chooser select").select_option(label="5")
+    expect(rings.nth(3)).to_be_visible()
+    expect(rings.first).to_be_hidden()
