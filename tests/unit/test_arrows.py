@@ -40,6 +40,7 @@ MEANT = {
     ("course_lib.grading.worth_reading", "course_lib.cli"): "a name that it looks for in answers",
     ("course_lib.cli.app", "tools.commands.notebooks"): "a command that there is in a checkout only",
     ("course_lib.cli.app", "tools.commands.selfcheck"): "a command that there is in a checkout only",
+    ("course_lib.cli.app", "tools.commands.site"): "a command that there is in a checkout only",
     ("course_lib.cli.app", "tools.commands.slides"): "a command that there is in a checkout only",
 }
 

@@ -18,6 +18,11 @@ from pathlib import Path
 
 from course_lib.draw import Drawing
 from course_lib.draw.scripted import scripted
+from course_lib.lab.all_reduces import WAYS, step_through
+from course_lib.lab.dataparallel import compared, ring, try_ring
+from course_lib.lab.network import CAPS, MODELS, NETWORKS, Network, at_pace, draw_computed
+from course_lib.lab.scale import ROUNDS, Job, draw_efficiency
+from course_lib.notebook.run import run_quietly
 
 _CALL = re.compile(r"^(explore_\w+)\(", re.MULTILINE)
 Choices = Mapping[str, Sequence[str]]
@@ -77,8 +82,6 @@ def _with(label: str, image: str, data: object) -> str:
 
 
 def _caps() -> str:
-    from course_lib.lab.network import CAPS, MODELS, NETWORKS, Network, at_pace, draw_computed
-
     latency, bandwidth, layer = (0, 2, 5, 8, 12, 20), (25, 50, 100, 200, 400, 1000), (1, 2, 5, 10)
     choices = {
         "model": ["the lesson's (8 MiB)", *MODELS],
@@ -97,8 +100,6 @@ def _caps() -> str:
 
 
 def _efficiency() -> str:
-    from course_lib.lab.scale import ROUNDS, Job, draw_efficiency
-
     computing, gradients, latency = (10, 50, 200, 1000), (10, 100, 1000), (0, 10, 100, 1000)
     bandwidth, overlap = (1.25, 12.5, 33, 50, 300, math.inf), (0, 50, 100)
     choices = {
@@ -122,8 +123,6 @@ def _efficiency() -> str:
 
 
 def _all_reduces() -> str:
-    from course_lib.lab.all_reduces import WAYS, step_through
-
     panels = {f"{way}|{ranks}": step_through(way, ranks).html() for way in WAYS for ranks in (4, 8)}
     return _panels(
         "Five ways to make an all-reduce",
@@ -134,9 +133,6 @@ def _all_reduces() -> str:
 
 
 def _rings() -> str:
-    from course_lib.lab.dataparallel import compared, ring, try_ring
-    from course_lib.notebook.run import run_quietly
-
     panels = {}
     for ranks in (2, 3, 4, 5, 6):
         values = run_quietly(try_ring, ranks=ranks, backend="gloo").values
