@@ -81,7 +81,8 @@ def _write_sources(course: Path, into: Path, repository: str) -> list[str]:
     for image in images:
         shutil.copy(image, into / "docs" / "images")
     shutil.copy(course / "docs" / "cheatsheet.html", into / "extra" / "docs")
-    shutil.copy(_HERE / "site.css", into / "static")
+    for name in ("site.css", "site.js"):
+        shutil.copy(_HERE / name, into / "static")
     for page in documents:
         write(page, page.read_text(encoding="utf-8"))
     for page in notebooks:
@@ -144,6 +145,7 @@ def _configuration(sources: Path) -> dict[str, Any]:
         "myst_heading_anchors": 4,
         "html_static_path": [str(sources / "static")],
         "html_css_files": ["site.css"],
+        "html_js_files": ["site.js"],
         "html_extra_path": [str(sources / "extra")],
         "html_show_sphinx": False,
         "html_copy_source": False,
