@@ -53,6 +53,9 @@ def __getattr__(name: str) -> object:
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """Called by `%load_ext course_lib`: register the magics, and start loading torch in the background."""
+    from course_lib.ranks.kernel.launcher import warm_up_early
+
+    warm_up_early()  # before anything else: it takes longest, and a second core imports the rest meanwhile
     from course_lib.notebook import extension
 
     extension.load(shell)

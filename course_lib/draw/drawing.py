@@ -195,10 +195,7 @@ class Drawing:
         An `<svg>` element would be lost where a notebook is not trusted, and `image/svg+xml` is shown by JupyterLab
         without alternative text, at its full width.
         """
-        data = base64.b64encode(self.svg().encode()).decode()
-        return (
-            f'<img alt="{escape(self.words)}" style="max-width: 100%" src="data:image/svg+xml;base64,{data}">'
-        )
+        return image(self.words, "svg+xml", base64.b64encode(self.svg().encode()).decode())
 
     def save(self, path: str | Path) -> Path:
         """Write the picture as an SVG file."""
@@ -247,3 +244,8 @@ def _defs(shapes: Iterable[Shape]) -> str:
 def _n(number: float) -> str:
     """At most two digits after the point: a picture of a thousand bars stays small."""
     return f"{number:.2f}".rstrip("0").rstrip(".")
+
+
+def image(words: str, kind: str, data: str) -> str:
+    """An `<img>` with its alternative text, which stays where a notebook is not trusted; `data` is in base64."""
+    return f'<img alt="{escape(words)}" style="max-width: 100%" src="data:image/{kind};base64,{data}">'

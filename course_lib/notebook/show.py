@@ -7,10 +7,12 @@ import os
 import struct
 import sys
 import time
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from course_lib.draw.described import described
+from course_lib.draw.drawing import image
 from course_lib.notebook.live import live_html, live_text
 from course_lib.outcome.fold import rank_label
 from course_lib.outcome.html import html_report, note, panel
@@ -86,8 +88,21 @@ def register() -> None:
 
 
 def _with_alternative_text(figure: Figure) -> tuple[dict[str, object], dict[str, object]]:
-    """No picture, which IPython makes itself, but what goes into its metadata: exports and screen readers have it."""
-    return {}, {"image/png": {"alt": described(figure)}}
+    """The picture that IPython makes, with its words: in its metadata for exports, and as HTML for JupyterLab.
+
+    JupyterLab shows `image/png` without alternative text. Where IPython makes no picture, none is made here.
+    """
+    words = described(figure)
+    formatter = getattr(_shell(), "display_formatter", None)
+    made = formatter.formatters["image/png"](figure) if formatter is not None else None
+    png, more = made if isinstance(made, tuple) else (made, {})
+    return _picture(words, png, more) if isinstance(png, str) else ({}, {"image/png": {"alt": words}})
+
+
+def _picture(words: str, png: str, more: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
+    """A picture (in base64) and its metadata, to be displayed."""
+    data = "".join(png.split())
+    return {"image/png": data, "text/html": image(words, "png", data)}, {"image/png": {**more, "alt": words}}
 
 
 class Place:
@@ -173,9 +188,9 @@ class View:
         if in_notebook():
             from IPython.display import display
 
-            bundle = {"text/plain": f"<figure of {owner}>", "image/png": base64.b64encode(png).decode()}
-            words = description_in(png)
-            display(bundle, metadata={"image/png": {"alt": words}} if words else None, raw=True)
+            name = f"figure of {owner}"
+            bundle, metadata = _picture(description_in(png) or name, base64.b64encode(png).decode(), {})
+            display({"text/plain": f"<{name}>", **bundle}, metadata=metadata, raw=True)
 
 
 def description_in(png: bytes) -> str:

@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.gpu_day import page
+from tests.gpu_day.report import report
 from tests.gpu_day.running import keep, look_at_the_machine, run_steps
 from tests.gpu_day.steps import PARTS, ROOT, STEPS
 
@@ -17,6 +18,11 @@ def main() -> int:
     """Run the parts that are wanted; 1 where a step has failed, else 0."""
     options = _options().parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
+    if options.report:
+        text = report(keep([], options.out), look_at_the_machine(), options.out)
+        (options.out / "report.txt").write_text(text, encoding="utf-8")
+        print(text, end="")
+        return 0
     wanted = [
         step
         for step in STEPS
@@ -27,7 +33,10 @@ def main() -> int:
         return 2
     started = time.monotonic()
     box = look_at_the_machine()
-    results = run_steps(wanted, box, options.out, lambda line: print(line, flush=True), options.rehearse)
+    seconds = 60 * options.minutes if options.minutes else None
+    results = run_steps(
+        wanted, box, options.out, lambda line: print(line, flush=True), options.rehearse, seconds
+    )
     count = Counter(result.verdict for result in results)
     numbers = f"{count['PASS']} PASS, {count['FAIL']} FAIL, {count['CANNOT']} CANNOT"
     took = f"in {time.monotonic() - started:.0f} s"
@@ -52,6 +61,10 @@ def _options() -> argparse.ArgumentParser:
         type=Path,
         default=Path(os.environ.get("OUT") or ROOT / "gpu-day"),
         help="folder for what steps write, and for the results of earlier parts",
+    )
+    parser.add_argument("--minutes", type=float, help="how long a part may take (default: 8)")
+    parser.add_argument(
+        "--report", action="store_true", help="run nothing; print what came of all parts, as a text to paste"
     )
     parser.add_argument(
         "--rehearse", action="store_true", help="run the steps on the CPU with gloo, to see that they work"

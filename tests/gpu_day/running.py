@@ -31,6 +31,7 @@ class Box:
     device: str = ""
     driver: str = ""
     torch: str = ""
+    nccl: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,15 +58,25 @@ def look_at_the_machine() -> Box:
 
 
 def run_steps(
-    steps: Iterable[Step], box: Box, out: Path, say: Callable[[str], None], rehearsal: bool = False
+    steps: Iterable[Step],
+    box: Box,
+    out: Path,
+    say: Callable[[str], None],
+    rehearsal: bool = False,
+    seconds: float | None = None,
 ) -> list[Result]:
-    """Run these one after the other; what a step has written is in a file of its name in `out`."""
+    """Run these one after the other; what a step has written is in a file of its name in `out`.
+
+    Args:
+        seconds: how long a part may take; `PART_SECONDS` without it.
+    """
+    seconds = PART_SECONDS if seconds is None else seconds
     results: list[Result] = []
     part, began = 0, 0.0
     for step in steps:
         if step.part != part:
             part, began = step.part, time.monotonic()
-        left = PART_SECONDS - (time.monotonic() - began)
+        left = seconds - (time.monotonic() - began)
         result = _run_step(step, box, out, left, rehearsal)
         say(f"{result.verdict:<6} {step.part} {step.name:<16} {result.seconds:5.1f} s  {result.why}")
         results.append(result)
@@ -79,7 +90,7 @@ def _run_step(step: Step, box: Box, out: Path, left: float, rehearsal: bool) -> 
         found = f"{box.cards} GPU(s) of {step.gpus}" if box.cards else "no GPU"
         return Result(step.name, "CANNOT", f"{found}: {box.why}" if box.why else found)
     if left <= 0:
-        return Result(step.name, "CANNOT", f"the {PART_SECONDS:.0f} seconds of this part are over")
+        return Result(step.name, "CANNOT", "the time of this part is over")
     told = {CARDS: str(box.cards), REHEARSAL: "1" if rehearsal else "", OUT: str(out)}
     started = time.monotonic()
     limit = min(step.seconds, left)

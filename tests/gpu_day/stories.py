@@ -146,7 +146,12 @@ def box() -> None:
     driver = _smi("--query-gpu=driver_version", "--format=csv,noheader").strip().splitlines()
     names = ", ".join(dict.fromkeys(gpu.name for gpu in tried.usable))
     found = Box(
-        len(tried.usable), tried.trouble, names, driver[0] if driver else "unknown", str(torch.__version__)
+        len(tried.usable),
+        tried.trouble,
+        names,
+        driver[0] if driver else "unknown",
+        str(torch.__version__),
+        ".".join(map(str, torch.cuda.nccl.version())) if tried.usable else "",
     )
     print(json.dumps(dataclasses.asdict(found)))
 

@@ -215,7 +215,18 @@ def test_a_cell_that_kills_the_process_that_starts_ranks_costs_the_variables_and
 
 def test_figures_of_ranks_appear_once_for_equal_ones(kernel):
     shown = kernel.run("%%ranks\nimport matplotlib.pyplot as plt\nplt.plot([1, 2]);")
-    assert [d["text/plain"] for d in shown.displays if "image/png" in d] == ["<figure of ranks 0-3>"]
+    (figure,) = [d for d in shown.displays if "image/png" in d]
+    assert figure["text/plain"] == "<figure of ranks 0-3>"
+    assert f'src="data:image/png;base64,{figure["image/png"]}"' in figure["text/html"]
+
+
+def test_figures_have_their_words_where_jupyterlab_shows_them(kernel):
+    shown = kernel.run(
+        "%matplotlib inline\nimport matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.title('Speed & time');"
+    )
+    (figure,) = [d for d in shown.displays if "image/png" in d]
+    assert figure["text/html"].startswith('<img alt="Speed &amp; time')
+    assert f'src="data:image/png;base64,{figure["image/png"]}"' in figure["text/html"]
 
 
 def test_the_kernels_own_output_is_left_alone(kernel):

@@ -38,3 +38,15 @@ def test_a_traced_step_imports_nothing_of_torch():
     outcome = new(TRAIN.replace("{optimizer}", "SGD"), trace=True)
     new.gang.stop()
     assert outcome.values == {0: [], 1: []}, str(outcome)
+
+
+def test_what_a_first_step_does_not_need_is_loaded_once_the_forkserver_has_time():
+    from tests.support.ranks_and_kernels import Ranks, until
+
+    def found() -> bool:
+        new = Ranks(1)
+        outcome = new("import sys\n'torch.distributed.optim' in sys.modules")
+        new.gang.stop()
+        return outcome.values == {0: True}
+
+    assert until(found)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.gpu_day import page, running
+from tests.gpu_day.report import report
 from tests.gpu_day.running import Box, Result, judge, keep, run_steps
 from tests.gpu_day.steps import PARTS, STEPS, Step
 from tests.support.ranks_and_kernels import is_gone, until
@@ -92,7 +93,7 @@ def test_a_part_that_has_used_up_its_time_starts_nothing_more(tmp_path, monkeypa
     monkeypatch.setattr(running, "PART_SECONDS", 0.0)
     result, _ = ran(tmp_path, "raise SystemExit(1)")
     assert result.verdict == "CANNOT"
-    assert "of this part are over" in result.why
+    assert "of this part is over" in result.why
 
 
 def test_results_of_other_parts_are_kept_and_those_of_the_same_step_replaced(tmp_path):
@@ -128,3 +129,18 @@ def test_every_story_of_a_step_exists_and_names_are_unique():
     assert len({step.name for step in STEPS}) == len(STEPS)
     told = [step.name for step in STEPS if "tests.gpu_day.stories" in step.command]
     assert all(f"def {name}(" in source or f'"{name}":' in source for name in told)
+
+
+def test_the_report_quotes_how_a_failed_step_has_ended(tmp_path):
+    (tmp_path / "mismatch.txt").write_text("\n".join(f"line {number}" for number in range(100)))
+    results = {
+        "driver": Result("driver", "PASS", "T4", 1.25),
+        "mismatch": Result("mismatch", "FAIL", "silent", 30.0),
+    }
+    text = report(results, Box(2, "", "Tesla T4", "570.1", "2.13.0+cu130", "2.29.3"), tmp_path)
+    assert "GPUs     2 x Tesla T4, driver 570.1\ntorch    2.13.0+cu130, NCCL 2.29.3\n" in text
+    assert f"1 PASS, 1 FAIL, 0 CANNOT, {len(STEPS) - 2} not run" in text
+    assert "PASS   driver             1.2 s  T4\n" in text
+    assert "Part 5: speed and memory\nnot run\n" in text
+    assert text.endswith("line 98\nline 99\n")
+    assert "line 0\n" not in text

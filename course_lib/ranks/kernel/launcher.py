@@ -283,6 +283,12 @@ def warm_up(method: str | None = None) -> Launcher:
         return launcher
 
 
+def warm_up_early() -> None:
+    """Start the kernel's launcher, before there is anybody to tell that it cannot be: `warm_up` tells it again."""
+    with contextlib.suppress(LaunchError):
+        warm_up()
+
+
 def close_all() -> None:
     """End every launcher of this process."""
     while _launchers:

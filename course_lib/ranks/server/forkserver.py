@@ -12,6 +12,7 @@ it has torch loaded (see `preload`) and forks ranks; with `spawn` it starts a fr
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import select
@@ -366,7 +367,7 @@ def serve(sock: socket.socket, method: str, *, loaded: bool = False) -> int:
     if method == "forkserver":
         preload.preload(server.kernel_is_there)
         if not loaded:
-            server.idle_work = huge_pages.collapsing()
+            server.idle_work = itertools.chain(preload.preload_rest(), huge_pages.collapsing())
     server.say(ServerReady(os.getpid(), method, torch_version()))
     server.serve()
     return 0

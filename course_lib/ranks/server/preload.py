@@ -34,13 +34,14 @@ MODULES = (
     "torch.utils.data",
     "torch.utils.data.distributed",
     "torch.distributed.algorithms.join",
-    "torch.distributed.optim",
     "torch.profiler",
     "torch.profiler._cupti_monitor",
     "torch.amp",
     "torch.utils.checkpoint",
     "course_lib.ranks.inside.worker",
 )
+#: What a first step does not need, and a later one may (ZeroRedundancyOptimizer): see `preload_rest`.
+LATER = ("torch.distributed.optim",)
 _ALSO = "DDP_COURSE_PRELOAD"
 
 
@@ -81,8 +82,23 @@ def preload(keep_going: object = None) -> None:
 
     torch.set_num_threads(1)
     _forget_what_ranks_forget()
-    # Frozen objects are not walked by the collector, so ranks do not copy the pages that hold them.
-    gc.collect()
+    _freeze()
+
+
+def preload_rest() -> Iterator[None]:
+    """Import `LATER`, a module at a time. It has to be run to its end before ranks are to find them."""
+    for name in LATER:
+        if name not in sys.modules:
+            with _no_garbage_collected(), warnings.catch_warnings(), contextlib.suppress(ImportError):
+                warnings.simplefilter("ignore")
+                importlib.import_module(name)
+            _freeze()
+        yield
+
+
+def _freeze() -> None:
+    # Frozen objects are not walked by the collector, so ranks do not copy the pages that hold them. Collecting before
+    # would take a quarter of a second, which a first cell waits for, and free hardly anything.
     gc.freeze()
 
 

@@ -11,6 +11,7 @@ Promises:
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import os
 import select
@@ -142,7 +143,7 @@ def main(fd: str, address: str, owner: str, idle: str) -> None:
     zygote = _Zygote(listener, life)
     try:
         preload.preload(lambda: not life.over())
-        for _ in huge_pages.collapsing():
+        for _ in itertools.chain(preload.preload_rest(), huge_pages.collapsing()):
             pass
         zygote.serve()
     finally:
