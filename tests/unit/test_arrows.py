@@ -55,6 +55,7 @@ LATE = {
     "course_lib.failing_memory": "loads torch: for ranks",
     "course_lib.tasks.first_ranks.process": "a kernel that draws does not load what starts processes",
     "course_lib.tasks.launching": "a kernel that draws does not load what starts processes",
+    "course_lib.ranks.kernel.launcher": "the front door, which starts to load torch before it loads anything itself",
     "course_lib.notebook.extension": "the front door: `import course_lib` in a rank or a script loads no notebook",
     "course_lib.board.sender": "a kernel that has not been asked to join a class board loads nothing of it",
     "course_lib.pytest_ranks.run_test": "pytest loads the plugin in every run, and few have a test for ranks",

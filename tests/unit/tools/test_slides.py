@@ -136,7 +136,8 @@ def test_nothing_of_a_lesson_is_lost_and_what_is_put_on_a_slide_should_fit(path)
             assert hidden or lines <= code
         for data in outputs:
             if (html := data.get("text/html")) in drawn:
-                assert html.partition("base64,")[2].rstrip('">') in of[Look.SVG]
+                look = Look.PNG if "image/png" in data else Look.SVG
+                assert html.partition("base64,")[2].rstrip('">') in of[look]
             elif html:
                 lines = data["text/plain"].splitlines()
                 assert html in of[Look.PANEL] or all(line in of[Look.PRINTED] for line in lines)
