@@ -137,13 +137,30 @@ class Calls:
     last: tuple[ModelCall, ...] = ()
 
 
+class Row(NamedTuple):
+    """A sample as a loader gave it: its number (-1 in a stream), a checksum of what it is, and its label, if it has one."""
+
+    number: int
+    crc: int
+    label: int | None
+
+
 @dataclass(frozen=True)
 class EpochNotes:
-    """One pass over a loader: the numbers of the samples as drawn (the first of many), and a checksum of all."""
+    """One pass over a loader: the numbers of the samples as drawn (the first of many), and a checksum of all.
+
+    Attributes:
+        ended: the loader had no more; False where the script left the loop.
+        rows: what the loader gave (the first of many).
+        settings: whole numbers of the dataset that are named after an epoch or a seed, as they were then.
+    """
 
     indices: tuple[int, ...]
     batches: int
     crc: int
+    ended: bool = False
+    rows: tuple[Row, ...] = ()
+    settings: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -157,6 +174,13 @@ class LoaderNotes:
         samples: how many the dataset has; -1 where it does not say.
         share: for a DistributedSampler its own rank and the number of ranks it deals to.
         trains: a model was trained with what it gave.
+        evaluates: a DDP model was called without gradients on what it gave.
+        dataset: which of the rank's datasets it reads, counted from 0 in the order of their first use.
+        dealt: how many samples its sampler gives in one pass; -1 where it does not say.
+        batching: the name of the class that makes batches of the sampler's numbers.
+        kept_workers: its worker processes stay alive between two passes.
+        picked: a checksum of the numbers that a Subset has picked; None where the dataset is none.
+        numbered: names that the dataset numbers, in the order of their numbers, by its attribute (`class_to_idx`).
     """
 
     number: int
@@ -166,6 +190,13 @@ class LoaderNotes:
     trains: bool
     share: tuple[int, ...] = ()
     epochs: tuple[EpochNotes, ...] = ()
+    evaluates: bool = False
+    dataset: int = 0
+    dealt: int = -1
+    batching: str = ""
+    kept_workers: bool = False
+    picked: int | None = None
+    numbered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -251,6 +251,7 @@ class Probe:
         self.looked_for_changes(model, wrapper)
         if not torch.is_grad_enabled():
             model.plain_forwards += 1
+            self.loaders.evaluated()
             return model
         model.forwards += 1
         model.since += 1
@@ -301,6 +302,7 @@ class Probe:
         import torch
 
         if not torch.is_grad_enabled():
+            self.loaders.evaluated()
             return
         for model in self.models:
             wrapper = model.wrapper()
