@@ -19,6 +19,7 @@ from course_lib.doctor.notes import Notes, notes_of
 from course_lib.doctor.nothing_distributed import nothing_distributed
 from course_lib.doctor.outside_ddp import parameters_outside
 from course_lib.doctor.roots import different_roots
+from course_lib.doctor.samples import sample_fault
 from course_lib.doctor.sentences import diagnosis
 from course_lib.doctor.words import (
     lines_of,
@@ -76,7 +77,8 @@ def silent_fault(outcome: Outcome) -> Diagnosis | None:
 
 
 def _data(outcome: Outcome, notes: Notes) -> Diagnosis | None:
-    return data_fault(notes)
+    found, more = data_fault(notes), sample_fault(notes)
+    return more if found is None or (found.warning and more is not None and not more.warning) else found
 
 
 def moments_of(model: SharedModel, notes: Notes, part: Literal["parameters", "buffers"]) -> list[Moment]:

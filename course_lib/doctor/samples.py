@@ -1,7 +1,8 @@
 """Faults that only what loaders gave can show: the same row with another label, rows of the validation trained on.
 
 Rows of different ranks are known as the same by a checksum (`watch.rows`). Where every draw of a sample is another one
-(augmentation), rows have nothing in common, and these rules stay silent.
+(augmentation), rows have nothing in common, and these rules stay silent. So they do without a DDP model that averages
+over all ranks: what one rank trains on is then its own business.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from course_lib.doctor.notes import Notes
 from course_lib.doctor.sentences import diagnosis
 from course_lib.doctor.words import lines_of, names_in_a_row
 from course_lib.outcome.outcome import Diagnosis
-from course_lib.outcome.probe_notes import LoaderNotes, Row
+from course_lib.outcome.probe_notes import MOST_LOADERS, LoaderNotes, Row
 
 #: Rows in which ranks have to differ: fewer may be there twice by chance.
-_FEWEST = 8
+_FEWEST = 16
 _SHOWN = 3
 
 Labels = dict[Hashable, int]
@@ -30,14 +31,16 @@ def labels_differ(notes: Notes) -> Diagnosis | None:
             pairs = _renumbered(labels[one], labels[other])
             if not pairs:
                 continue
-            rows = sum(labels[one][row] != labels[other][row] for row in labels[one].keys() & labels[other])
-            shown = [
-                f"{a} on rank {one} is {b} on rank {other}" for a, b in sorted(pairs.items()) if a != b
-            ]
-            names = _numbered_otherwise(notes)
-            why = f", as the dataset's {names[0]} differs" if names else ""
-            words = {"rows": rows, "pairs": names_in_a_row(shown, _SHOWN), "why": why}
-            return diagnosis("labels_differ", None, (), names[1] if names else (), **words)
+            unlike = {a: b for a, b in sorted(pairs.items()) if a != b}
+            words = {
+                "rows": sum(
+                    labels[one][row] != labels[other][row] for row in labels[one].keys() & labels[other]
+                ),
+                "pairs": names_in_a_row(
+                    [f"{a} on rank {one} is {b} on rank {other}" for a, b in unlike.items()], _SHOWN
+                ),
+            }
+            return diagnosis("labels_differ", None, (), _numbered_otherwise(notes), **words)
     return None
 
 
@@ -60,7 +63,9 @@ def _renumbered(one: Labels, other: Labels) -> dict[int, int]:
 
 
 def _labels_by_content(notes: Notes) -> dict[int, Labels]:
-    return {rank: _steady((row.crc, row.label) for row in _trained(told.loaders)) for rank, told in notes.items()}
+    return {
+        rank: _steady((row.crc, row.label) for row in _trained(told.loaders)) for rank, told in notes.items()
+    }
 
 
 def _labels_by_number(notes: Notes) -> dict[int, Labels]:
@@ -80,14 +85,14 @@ def _steady(pairs: Iterable[tuple[Hashable, int | None]]) -> Labels:
     for row, label in pairs:
         seen[row].add(label)
     return {
-        row: label for row, labels in seen.items() if len(labels) == 1 and (label := next(iter(labels))) is not None
+        row: label
+        for row, labels in seen.items()
+        if len(labels) == 1 and (label := next(iter(labels))) is not None
     }
 
 
 def split_differs(notes: Notes) -> Diagnosis | None:
     """Each rank keeps its validation rows out of its own training, and other ranks train on them."""
-    if not _averages(notes):
-        return None
     trained = {rank: set(map(_content, _trained(told.loaders))) for rank, told in notes.items()}
     held = {rank: set(map(_content, _evaluated(told.loaders))) for rank, told in notes.items()}
     if not all(trained.values()) or any(trained[rank] & held[rank] for rank in notes):
@@ -99,130 +104,164 @@ def split_differs(notes: Notes) -> Diagnosis | None:
     if number < _FEWEST:
         return None
     others = {
-        r: f"{max(seen[r, o] for o in notes if o != r)} of {len(held[r])} rows of its validation were trained on elsewhere"
+        r: f"evaluated on {len(held[r])} rows; of these, others trained on {max(seen[r, o] for o in notes if o != r)}"
         for r in notes
     }
     words = {"rank": rank, "other": other, "number": number, "held": len(held[rank])}
     return diagnosis("split_differs", None, (), lines_of(others), **words)
 
 
-def unlike_datasets(notes: Notes) -> Diagnosis | None:
-    """A DistributedSampler deals the numbers of one dataset, and the ranks' datasets are not the same."""
-    training = {rank: _first_training(told.loaders) for rank, told in notes.items()}
-    loaders = {rank: loader for rank, loader in training.items() if loader is not None}
-    if len(loaders) < len(notes) or not all(deals_to(each, len(notes)) for each in loaders.values()):
+def unlike_subsets(notes: Notes) -> Diagnosis | None:
+    """A DistributedSampler deals the numbers of one dataset, and each rank has picked its own part of it before."""
+    loaders = _dealt(notes)
+    picks = {loader.picked for loader in loaders.values()}
+    if None in picks or len(picks) < 2:
         return None
-    picks = {rank: loader.picked for rank, loader in loaders.items()}
-    if None not in picks.values() and len(set(picks.values())) > 1:
-        return diagnosis("unlike_datasets.subset", None, (), ())
-    rows = {rank: _constant(told.loaders, loaders[rank].dataset) for rank, told in notes.items()}
+    return diagnosis("unlike_datasets.subset", None, (), ())
+
+
+def unlike_datasets(notes: Notes) -> Diagnosis | None:
+    """The same, where the datasets do not say what they have picked: rows that stay the same differ between ranks."""
+    loaders = _dealt(notes)
+    rows = {rank: _constant(notes[rank].loaders, loader.dataset) for rank, loader in loaders.items()}
     for one, other in combinations(rows, 2):
         shared = rows[one].keys() & rows[other].keys()
         unlike = [number for number in shared if rows[one][number] != rows[other][number]]
         if len(unlike) >= _FEWEST and 2 * len(unlike) > len(shared):
-            words = {"one": one, "other": other, "unlike": len(unlike), "shared": len(shared)}
-            return diagnosis("unlike_datasets", None, (), (), **words)
+            words = {
+                "one": one,
+                "other": other,
+                "unlike": len(unlike),
+                "shared": len(shared),
+                "number": len(notes),
+            }
+            return diagnosis("unlike_datasets", None, (), _numbered_otherwise(notes), **words)
     return None
+
+
+def same_stream(notes: Notes) -> Diagnosis | None:
+    """Every rank reads the whole stream, and its model gets the same of it."""
+    first = [loader.epochs[0] for loader in _training(notes).values()]
+    if not first or any(
+        each.indices or len(each.rows) < _FEWEST or each.rows != first[0].rows for each in first
+    ):
+        return None
+    # A script may deal out the rows itself, after the loader.
+    inputs = [[model.inputs for model in told.models] for told in notes.values()]
+    if not any(inputs[0]) or any(each != inputs[0] for each in inputs):
+        return None
+    return diagnosis("same_data.stream", None, (), (), number=len(notes))
 
 
 def not_split(notes: Notes) -> Diagnosis | None:
     """Every rank goes through all samples, each in an order of its own."""
-    training = [_first_training(told.loaders) for told in notes.values()]
-    loaders = [each for each in training if each is not None]
-    if len(loaders) < len(notes) or not _averages(notes):
+    first = [loader.epochs[0] for loader in _training(notes).values()]
+    if not first or any(not each.ended or len(each.rows) < _FEWEST for each in first):
         return None
-    first = [each.epochs[0] for each in loaders]
-    if any(not each.ended or len(each.rows) < _FEWEST for each in first):
-        return None
+    if len({each.rows for each in first}) < len(first):
+        return None  # in one order: the script deals out the rows itself, or `same_data` has spoken
     rows = [sorted(row.crc for row in each.rows) for each in first]
-    drawn = [len(each.indices) for each in first]
-    whole = all(len(one) == len(set(one)) for one in rows) and all(
-        number in (0, len(one)) for number, one in zip(drawn, rows, strict=True)
-    )
-    if not whole or any(each != rows[0] for each in rows):
+    if len(set(rows[0])) < len(rows[0]) or any(each != rows[0] for each in rows):
+        return None
+    if any(len(each.indices) not in (0, len(each.rows)) for each in first):
         return None
     return diagnosis("not_split", None, (), (), rows=len(rows[0]), number=len(notes))
 
 
 def stale_workers(notes: Notes) -> Diagnosis | None:
     """A stream was told of a new epoch, and its workers, which stay alive, have a copy from before."""
-    training = [_first_training(told.loaders) for told in notes.values()]
-    for loader in training:
-        if loader is None or not loader.kept_workers or len(loader.epochs) < 2:
+    loaders = _training(notes).values()
+    for loader in loaders:
+        if not loader.kept_workers or len(loader.epochs) < 2:
             return None
         one, other = loader.epochs[:2]
         if one.indices or len(one.rows) < _FEWEST or one.rows != other.rows or one.settings == other.settings:
             return None
-    loader = training[0]
-    assert loader is not None
-    one, other = loader.epochs[:2]
-    what = next(name for name in other.settings if one.settings.get(name) != other.settings[name])
-    words = {"what": what, "before": one.settings.get(what), "after": other.settings[what]}
-    return diagnosis("same_order_every_epoch.workers", None, (), (), **words)
+    for one, other in (loader.epochs[:2] for loader in loaders):
+        what = next(name for name in other.settings if one.settings.get(name) != other.settings[name])
+        words = {"what": what, "before": one.settings.get(what), "after": other.settings[what]}
+        return diagnosis("same_order_every_epoch.workers", None, (), (), **words)
+    return None
 
 
 def split_twice(notes: Notes) -> Diagnosis | None:
     """A DistributedSampler deals each rank its share, and something behind it takes only a share of that."""
-    training = {rank: _first_training(told.loaders) for rank, told in notes.items()}
-    texts = {}
-    for rank, loader in training.items():
-        if loader is None or not deals_to(loader, len(notes)) or loader.batching in ("", "BatchSampler"):
-            return None
+    loaders, texts = _dealt(notes), {}
+    for rank, loader in loaders.items():
         epoch = loader.epochs[0]
         drawn, batch = len(epoch.indices), -(-len(epoch.indices) // max(1, epoch.batches))
-        share = loader.dealt / len(notes)
-        if not epoch.ended or 4 * drawn > 3 * loader.dealt or abs(drawn - share) > batch:
+        once_more = abs(drawn - loader.dealt / len(notes)) <= batch and 4 * drawn <= 3 * loader.dealt
+        if loader.batching in ("", "BatchSampler") or not epoch.ended or not once_more:
             return None
         texts[rank] = f"drew {drawn} of the {loader.dealt} samples that its DistributedSampler deals it"
-    loader = next(each for each in training.values() if each is not None)
-    words = {"batching": loader.batching, "number": len(notes), "samples": loader.samples}
-    return diagnosis("split_twice", None, (), lines_of(texts), **words)
+    for loader in loaders.values():
+        words = {"batching": loader.batching, "number": len(notes), "samples": loader.samples}
+        return diagnosis("split_twice", None, (), lines_of(texts), **words)
+    return None
 
 
 def one_shard_evaluated(notes: Notes) -> Diagnosis | None:
     """Only some ranks have evaluated, and only on their shard: nobody has looked at the rest."""
-    sharded = {
-        rank: [each for each in told.loaders if _evaluates(each) and deals_to(each, len(notes))]
+    if any(len(told.loaders) >= MOST_LOADERS for told in notes.values()):
+        return None
+    used = {
+        rank: [
+            each for each in told.loaders if each.epochs and not each.trains and deals_to(each, len(notes))
+        ]
         for rank, told in notes.items()
     }
-    having = {rank: loaders for rank, loaders in sharded.items() if loaders}
-    if not having or len(having) == len(notes) or any(len(told.loaders) >= _MOST_LOADERS for told in notes.values()):
+    having = {rank: loaders for rank, loaders in used.items() if any(each.evaluates for each in loaders)}
+    if (
+        not having
+        or any(loaders for rank, loaders in used.items() if rank not in having)
+        or len(having) == len(notes)
+    ):
         return None
     loader = next(iter(having.values()))[0]
     drawn = {number for loaders in having.values() for number in loaders[0].epochs[0].indices}
-    if not drawn or len(drawn) * len(notes) > loader.samples * len(having) + len(notes):
+    if not drawn or not loader.epochs[0].ended or len(drawn) >= loader.samples:
         return None
     words = {"ranks": having, "drawn": len(drawn), "samples": loader.samples}
     return diagnosis("one_shard_evaluated", None, (), (), **words)
 
 
-def names_numbered_otherwise(notes: Notes) -> Diagnosis | None:
-    """Datasets number the same names, and not in the same order on all ranks."""
-    found = _numbered_otherwise(notes)
-    return diagnosis("numbered_otherwise", None, (), found[1], what=found[0]) if found else None
+#: In the order in which they are asked; those that are only worth knowing come last.
+RULES = (
+    labels_differ,
+    split_differs,
+    unlike_subsets,
+    split_twice,
+    same_stream,
+    one_shard_evaluated,
+    stale_workers,
+    unlike_datasets,
+    not_split,
+)
 
 
-def _numbered_otherwise(notes: Notes) -> tuple[str, tuple[str, ...]] | None:
-    """The attribute of a dataset, and what each rank has there."""
-    training = [_first_training(told.loaders) for told in notes.values()]
-    loaders = [each for each in training if each is not None]
-    if len(loaders) < len(notes):
+def sample_fault(notes: Notes) -> Diagnosis | None:
+    """What is wrong with what the ranks' loaders gave; None when nothing is."""
+    if not _averages(notes):
         return None
-    for name in loaders[0].numbered:
-        orders = [loader.numbered.get(name, ()) for loader in loaders]
-        if len(set(orders)) > 1 and len({tuple(sorted(order)) for order in orders}) == 1:
-            texts = {
-                rank: f"{name}: " + ", ".join(f"{place} {text}" for place, text in enumerate(order[:_SHOWN])) + ", …"
-                for rank, order in zip(notes, orders, strict=True)
-            }
-            return name, lines_of(texts)
-    return None
+    return next((found for rule in RULES if (found := rule(notes)) is not None), None)
+
+
+def _numbered_otherwise(notes: Notes) -> tuple[str, ...]:
+    """Where the ranks' datasets number the same names and not in the same order: what each rank has there."""
+    loaders = _training(notes)
+    for name in next(iter(loaders.values())).numbered if loaders else ():
+        orders = {rank: loader.numbered.get(name, ()) for rank, loader in loaders.items()}
+        if len(set(orders.values())) > 1 and len({tuple(sorted(order)) for order in orders.values()}) == 1:
+            return lines_of(
+                {
+                    rank: f"{name}: {', '.join(f'{text} is {n}' for n, text in enumerate(order[:_SHOWN]))}, …"
+                    for rank, order in orders.items()
+                }
+            )
+    return ()
 
 
 # -- rows ---------------------------------------------------------------------------------------------------------
-
-#: So many loaders are noted on each rank (`watch.loaders`).
-_MOST_LOADERS = 8
 
 
 def deals_to(loader: LoaderNotes, ranks: int) -> bool:
@@ -230,8 +269,20 @@ def deals_to(loader: LoaderNotes, ranks: int) -> bool:
     return loader.sampler == "DistributedSampler" and len(loader.share) == 2 and loader.share[1] == ranks
 
 
-def _first_training(loaders: Iterable[LoaderNotes]) -> LoaderNotes | None:
-    return next((each for each in loaders if each.trains and each.epochs), None)
+def _training(notes: Notes) -> dict[int, LoaderNotes]:
+    """The first loader with which each rank trains; empty where one has none."""
+    found = {
+        rank: next((each for each in told.loaders if each.trains and each.epochs), None)
+        for rank, told in notes.items()
+    }
+    loaders = {rank: loader for rank, loader in found.items() if loader is not None}
+    return loaders if len(loaders) == len(notes) else {}
+
+
+def _dealt(notes: Notes) -> dict[int, LoaderNotes]:
+    """The same, where a DistributedSampler deals one dataset to all ranks; else empty."""
+    loaders = _training(notes)
+    return loaders if all(deals_to(each, len(notes)) for each in loaders.values()) else {}
 
 
 def _evaluates(loader: LoaderNotes) -> bool:
@@ -251,7 +302,7 @@ def _content(row: Row) -> tuple[int, int | None]:
 
 
 def _constant(loaders: Iterable[LoaderNotes], dataset: int) -> Mapping[int, int]:
-    """The content of a dataset's samples by their numbers; empty where a number that was drawn twice was not the same."""
+    """The content of a dataset's samples by their numbers; empty where one that was drawn twice was not the same."""
     seen: dict[int, int] = {}
     again = 0
     for loader in loaders:
@@ -266,5 +317,6 @@ def _constant(loaders: Iterable[LoaderNotes], dataset: int) -> Mapping[int, int]
 def _averages(notes: Notes) -> bool:
     """True where every rank has a DDP model that averages over all ranks."""
     return all(
-        any(model.forwards and len(model.ranks) == len(notes) for model in told.models) for told in notes.values()
+        any(model.forwards and len(model.ranks) == len(notes) for model in told.models)
+        for told in notes.values()
     )

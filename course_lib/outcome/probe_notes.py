@@ -137,8 +137,12 @@ class Calls:
     last: tuple[ModelCall, ...] = ()
 
 
+#: Loaders that are noted on each rank, the first.
+MOST_LOADERS = 8
+
+
 class Row(NamedTuple):
-    """A sample as a loader gave it: its number (-1 in a stream), a checksum of what it is, and its label, if it has one."""
+    """A sample as a loader gave it: its number (-1 in a stream), a checksum of what it is, and its label, if any."""
 
     number: int
     crc: int

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, WeakSet
 
-from course_lib.outcome.probe_notes import EpochNotes, LoaderNotes, Row
+from course_lib.outcome.probe_notes import MOST_LOADERS, EpochNotes, LoaderNotes, Row
 from course_lib.watch.guard import Replace
 from course_lib.watch.rows import epoch_settings, numbered_names, picked, rows_of
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _Iterate = Callable[["DataLoader[object]"], "_BaseDataLoaderIter"]
 _Follow = Callable[["_BaseDataLoaderIter"], object]
 
-_MOST_LOADERS, _MOST_EPOCHS, _MOST_INDICES = 8, 4, 5000
+_MOST_EPOCHS, _MOST_INDICES = 4, 5000
 #: Rows of which a checksum is made: in one pass, and in all.
 _MOST_ROWS, _MOST_ROWS_IN_ALL = 1000, 12_000
 
@@ -192,7 +192,7 @@ class Loaders:
     def begun(self, loader: DataLoader[object], iterator: _BaseDataLoaderIter) -> None:
         """A loader has made an iterator."""
         if id(loader) not in self.found:
-            if len(self.found) >= _MOST_LOADERS:
+            if len(self.found) >= MOST_LOADERS:
                 self._newest = None
                 return
             self._kept.append(loader)
@@ -213,9 +213,7 @@ class Loaders:
                 numbered=numbered_names(loader.dataset),
             )
         self._newest = self.found[id(loader)]
-        epoch = Epoch(
-            noted=len(self._newest.epochs) < _MOST_EPOCHS, settings=epoch_settings(loader.dataset)
-        )
+        epoch = Epoch(noted=len(self._newest.epochs) < _MOST_EPOCHS, settings=epoch_settings(loader.dataset))
         if epoch.noted:
             self._newest.epochs.append(epoch)
         if getattr(loader, "_auto_collation", False):

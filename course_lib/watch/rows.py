@@ -5,7 +5,6 @@ Used inside a rank. Only batches are read that the script has got; nothing is dr
 
 from __future__ import annotations
 
-import itertools
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 #: Elements of a row that are looked at, evenly strided.
-_MOST_ELEMENTS = 4096
+_MOST_ELEMENTS = 1024
 #: Names of a numbered list that are kept.
 _MOST_NAMES = 40
 #: Datasets within datasets that are looked into.
@@ -26,8 +25,8 @@ _DEPTH = 4
 def rows_of(batch: object, numbers: Sequence[int] | None) -> list[Row]:
     """The rows of a batch, each with the number under which it was drawn; none where it cannot be taken apart.
 
-    A row is everything whose first dimension is the batch's, and lists of text of that length. Its label is the last
-    part that is one whole number per row, where something comes before it.
+    A row is everything whose first dimension is the batch's, and lists of text of that length; not the numbers
+    themselves. Its label is the last part that is one whole number per row, where something comes before it.
 
     Args:
         numbers: None for a stream, whose rows have the number -1.
@@ -45,14 +44,20 @@ def rows_of(batch: object, numbers: Sequence[int] | None) -> list[Row]:
     parts = [tensor for tensor in tensors if tensor.shape[0] == size]
     if not parts or not size:
         return []
-    whole = [
-        number
-        for number, part in enumerate(parts)
-        if number and part.dim() == 1 and not part.is_floating_point() and part.dtype is not torch.bool
-    ]
-    labels = parts.pop(whole[-1]).tolist() if whole else [None] * size
-    found = list(itertools.chain.from_iterable(map(_texts, [batch]))) if len(leaves) > len(tensors) else []
-    texts = [each for each in found if len(each) == size]
+    whole = {
+        place: values
+        for place, part in enumerate(parts)
+        if part.dim() == 1
+        and not (part.is_floating_point() or part.is_complex() or part.dtype is torch.bool)
+        and (values := part.tolist()) is not None
+    }
+    given = {place for place, values in whole.items() if numbers is not None and values == list(numbers)}
+    label = max((place for place in whole if place and place not in given), default=None)
+    labels = whole[label] if label is not None else [None] * size
+    parts = [part for place, part in enumerate(parts) if place not in given and place != label]
+    texts = [each for each in _texts(batch) if len(each) == size] if len(leaves) > len(tensors) else []
+    if not parts and not texts:
+        return []
     crcs = [0] * size
     for part in parts:
         for place, data in enumerate(_bytes_of(part)):
@@ -106,7 +111,7 @@ def numbered_names(dataset: object) -> dict[str, tuple[str, ...]]:
 
 def epoch_settings(dataset: object) -> dict[str, int]:
     """The whole numbers of a dataset that are named after an epoch or a seed, as the script's process has them."""
-    found = {}
+    found: dict[str, int] = {}
     for each in _chain(dataset):
         for name, value in list(vars(each).items()) if hasattr(each, "__dict__") else []:
             if type(value) is int and ("epoch" in name or "seed" in name):
