@@ -59,7 +59,9 @@ def compared_samples(notes: Notes) -> list[str]:
     if all(given):
         several = sum(number > 1 for number in Counter(crc for rows in given for crc in rows).values())
         met = f"{several} {'was' if several == 1 else 'were'}" if several else "none was"
-        found.append(f"{sum(map(len, given))} rows that training loaders gave: {met} met on more than one rank")
+        found.append(
+            f"{sum(map(len, given))} rows that training loaders gave: {met} met on more than one rank"
+        )
     return found
 
 

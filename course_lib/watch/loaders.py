@@ -176,10 +176,10 @@ class Loaders:
         epoch = self._epochs.get(iterator)
         if epoch is None or not epoch.noted:
             return
+        numbers = epoch.awaited.popleft() if epoch.awaited else None
         room = min(_MOST_ROWS - len(epoch.rows), _MOST_ROWS_IN_ALL - self._rows)
         if room <= 0 or not getattr(iterator, "_in_order", True) or iterator not in self._batched:
             return
-        numbers = epoch.awaited.popleft() if epoch.awaited else None
         found = rows_of(batch, numbers)[:room]
         self._rows += len(found)
         epoch.rows += found

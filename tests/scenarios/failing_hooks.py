@@ -29,7 +29,7 @@ HOOKS = {
         "finish",
         "to_record",
     ),
-    Loaders: ("beginning", "begun", "drawn", "given", "trained"),
+    Loaders: ("beginning", "begun", "drawn", "given", "ended", "trained", "evaluated"),
     Exchanges: ("message", "with_root", "stranger"),
     Optimizers: ("of", "touched"),
     WaitingClock: ("sample",),

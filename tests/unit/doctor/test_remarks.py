@@ -65,9 +65,7 @@ def test_samples_were_compared_only_where_they_have_numbers_and_the_report_says_
 
     numbered = watched(to_record(0, drawn(0, 1)), to_record(1, drawn(2, 3)))
     said = checked(numbered)[1]
-    assert said.startswith(
-        "numbers of the samples that the training loader drew compared between ranks (not what"
-    )
+    assert said == "numbers of the samples that the training loader drew compared between ranks"
     streamed = watched(to_record(0, drawn()), to_record(1, drawn()), recorded=SOME_COLLECTIVE)
     assert not any("samples" in sentence for sentence in checked(streamed))
     assert "samples of a training loader that gives them no numbers (a stream) were not compared" in report(
@@ -77,6 +75,21 @@ def test_samples_were_compared_only_where_they_have_numbers_and_the_report_says_
         to_record(0, drawn(0, 1), drawn(5, 6, number=1)), to_record(1, drawn(2, 3), drawn(7, 8, number=1))
     )
     assert "2 training loaders" in checked(both)[1]
+
+
+def test_rows_are_said_to_be_compared_only_where_several_ranks_have_met_them():
+    def to_record(*crcs):
+        told = drawn()
+        told["epochs"][0]["rows"] = [[-1, crc, None] for crc in crcs]
+        return notes(models=models(0), weights=weights(1), loaders=[told])
+
+    def said(*each):
+        return checked(watched(*each))[1]
+
+    gave = "4 rows that training loaders gave: "
+    assert said(to_record(1, 2), to_record(3, 4)) == f"{gave}none was met on more than one rank"
+    assert said(to_record(1, 2), to_record(2, 4)) == f"{gave}1 was met on more than one rank"
+    assert not any("rows" in sentence for sentence in checked(watched(to_record(1), to_record())))
 
 
 class Hooks:
