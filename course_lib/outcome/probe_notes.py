@@ -102,6 +102,10 @@ class ModelNotes:
         bypassed: calls of the wrapped module itself.
         without_gradient: parameters that had none after the last backward pass.
         parameters: how many it has.
+        never: parameters that have had no gradient after any of its backward passes.
+        cut: those of them that feed a collective which no gradient comes back through, such as all_gather.
+        evaluating: backward passes of which all forward passes were made in evaluation mode.
+        has_modes: it has dropout or batch normalisation, which differ between the modes.
         inputs: checksums of what it was called with first.
         events: the learner's line at which something happened last, by what it was.
     """
@@ -125,6 +129,10 @@ class ModelNotes:
     bypassed: int = 0
     without_gradient: tuple[str, ...] = ()
     parameters: int = 0
+    never: tuple[str, ...] = ()
+    cut: tuple[str, ...] = ()
+    evaluating: int = 0
+    has_modes: bool = False
     inputs: tuple[int, ...] = ()
     events: Mapping[str, str] = field(default_factory=dict)
 
@@ -277,6 +285,9 @@ class ProbeNotes:
         messages: from one rank to another.
         rooted: by group, the newest collectives with a root.
         strange: the lines of calls for a group that the rank is not in.
+        gathered_at: the line of the first collective that fills new tensors from ones that require a gradient.
+        threads: with how many the rank's main thread computes; 0 where no optimizer has stepped.
+        cores: on how many it may run.
         groups: the members of groups that are gone, by name.
     """
 
@@ -298,3 +309,6 @@ class ProbeNotes:
     messages: int = 0
     rooted: Mapping[str, tuple[RootedCall, ...]] = field(default_factory=dict)
     strange: tuple[str, ...] = ()
+    gathered_at: str = ""
+    threads: int = 0
+    cores: int = 0
