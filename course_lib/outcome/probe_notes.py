@@ -265,10 +265,19 @@ class OutsideCheck:
 
 @dataclass(frozen=True)
 class WaitingShare:
-    """Seconds that were watched, and the share of them in which the rank waited for others."""
+    """Seconds that were watched, and what the rank's main thread did in them.
+
+    Attributes:
+        share: of these seconds, in which it waited for other ranks.
+        asleep: the share in which it slept, and not for other ranks.
+        line, at_line: the learner's line at which it was most of the time besides, and the share of it.
+    """
 
     seconds: float = 0.0
     share: float = 0.0
+    asleep: float = 0.0
+    line: str = ""
+    at_line: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import pytest
 
 from course_lib.doctor.diagnose import explained
-from course_lib.scripts.examine import Examination, checked, verdict_text
+from course_lib.scripts.examine import Examination, checked, verdict_text, waiting_sentence
 from course_lib.watch.guard import Unseen, guarded
 from tests.support.watched import models, notes, outside, record, watched, weights
 
@@ -90,6 +90,22 @@ def test_rows_are_said_to_be_compared_only_where_several_ranks_have_met_them():
     assert said(to_record(1, 2), to_record(3, 4)) == f"{gave}none was met on more than one rank"
     assert said(to_record(1, 2), to_record(2, 4)) == f"{gave}1 was met on more than one rank"
     assert not any("rows" in sentence for sentence in checked(watched(to_record(1), to_record())))
+
+
+def test_who_is_waited_for_is_said_where_all_others_wait_most_of_the_time():
+    def said(*shares, **late):
+        given = [{"seconds": 9.0, "share": share} for share in shares]
+        given[0] |= late
+        return waiting_sentence(watched(*[notes(waiting=each) for each in given]))
+
+    at = {"line": "train.py, line 3", "at_line": 0.7}
+    assert said(0.05, 0.6, 0.7, **at) == (
+        "waiting for other ranks: rank 0 5%, rank 1 60%, rank 2 70% of 9.0 s. The others wait most of the time for "
+        "rank 0, which computes (train.py, line 3 in 70% of its time)"
+    )
+    assert "which sleeps, or waits for data" in said(0.05, 0.6, asleep=0.8)
+    assert said(0.05, 0.6, 0.2).endswith("9.0 s"), "rank 2 does not wait for it"
+    assert said(0.4, 0.6).endswith("9.0 s"), "each waits for the other"
 
 
 class Hooks:
