@@ -54,6 +54,7 @@ _RULES: tuple[Callable[[Outcome], Diagnosis | None], ...] = (
     interrupted,
     drift.swallowed_error,
     errors.known_error,
+    errors.started_at_import,
     endings.left_behind,
     endings.raised,
     probable,

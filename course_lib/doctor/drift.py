@@ -19,7 +19,9 @@ from course_lib.doctor.notes import Notes, notes_of
 from course_lib.doctor.nothing_distributed import nothing_distributed
 from course_lib.doctor.outside_ddp import parameters_outside
 from course_lib.doctor.roots import different_roots
+from course_lib.doctor.samples import sample_fault
 from course_lib.doctor.sentences import diagnosis
+from course_lib.doctor.training import too_many_threads, training_fault
 from course_lib.doctor.words import (
     lines_of,
     names_in_a_row,
@@ -67,7 +69,7 @@ def silent_fault(outcome: Outcome) -> Diagnosis | None:
     if len(notes) < 2:
         return None
     worth_knowing = None
-    for rule in (_drifted_weights, nothing_distributed, parameters_outside, _drifted_buffers, _data):
+    for rule in _RULES:
         found = rule(outcome, notes)
         if found is not None and not found.warning:
             return found
@@ -76,7 +78,8 @@ def silent_fault(outcome: Outcome) -> Diagnosis | None:
 
 
 def _data(outcome: Outcome, notes: Notes) -> Diagnosis | None:
-    return data_fault(notes)
+    found, more = data_fault(notes), sample_fault(notes)
+    return more if found is None or (found.warning and more is not None and not more.warning) else found
 
 
 def moments_of(model: SharedModel, notes: Notes, part: Literal["parameters", "buffers"]) -> list[Moment]:
@@ -196,6 +199,21 @@ def _drifted_buffers(outcome: Outcome, notes: Notes) -> Diagnosis | None:
             return diagnosis("buffers_drift.state", None, of=_of(model), names=names_in_a_row(state))
         return diagnosis("buffers_drift", None, of=_of(model), names=_names(found))
     return None
+
+
+def _training(outcome: Outcome, notes: Notes) -> Diagnosis | None:
+    return training_fault(notes)
+
+
+_RULES = (
+    _drifted_weights,
+    nothing_distributed,
+    parameters_outside,
+    _training,
+    _drifted_buffers,
+    _data,
+    too_many_threads,
+)
 
 
 def _is_state(own: Notes, names: list[str]) -> bool:

@@ -14,6 +14,9 @@ from course_lib.doctor.words import blocked_in, lines_of, steps
 from course_lib.outcome.outcome import Diagnosis, Ending, Kind, Outcome, RankError
 from course_lib.outcome.probe_notes import Failure, ProbeNotes
 
+#: What a spawned process says that starts processes before it has come to what it was started for.
+_AT_IMPORT = r"before the current process has finished its bootstrapping phase"
+
 #: What DDP itself objects to: the step in which it does is lost.
 _COMPLAINTS = (
     "unused_parameters",
@@ -35,6 +38,17 @@ def known_error(outcome: Outcome) -> Diagnosis | None:
         if hits:
             return _explained(meaning, outcome, raised, hits)
     return swallowed_complaint(outcome)
+
+
+def started_at_import(outcome: Outcome) -> Diagnosis | None:
+    """Spawned processes import the script, which starts processes when it is imported: Python refuses that in them."""
+    written = " ".join("".join(outcome.stderr.values()).split())
+    if outcome.kind is not Kind.RAISES or not re.search(_AT_IMPORT, written):
+        return None
+    error = next(iter(outcome.errors.values()), None)
+    return diagnosis(
+        "spawn_at_import", outcome, (), (), at=f" at {error.where}" if error and error.where else ""
+    )
 
 
 def swallowed_complaint(outcome: Outcome) -> Diagnosis | None:

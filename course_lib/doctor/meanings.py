@@ -147,6 +147,7 @@ MEANINGS = (
         r"ProcessGroupNCCL is only supported with GPUs|doesn't have NCCL built in|no NVIDIA driver|no GPUs found|"
         r"Torch not compiled with CUDA",
     ),
+    Meaning("cuda_in_a_fork", r"Cannot re-initialize CUDA in forked subprocess"),
     Meaning("two_ranks_on_one_gpu", r"Duplicate GPU detected|Multiple Ranks are using the same GPU"),
     Meaning("nccl_timeout", r"Watchdog caught collective operation timeout"),
     Meaning(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from course_lib.doctor.drift import moments_of
 from course_lib.doctor.history import made_equal_again
 from course_lib.doctor.models import shared_models
@@ -44,14 +46,23 @@ def compared_weights(notes: Notes) -> list[str]:
 
 
 def compared_samples(notes: Notes) -> list[str]:
-    """What was compared of the samples that training loaders drew: their numbers, where they have any."""
+    """What was compared of the samples that training loaders gave: their numbers, and rows that several ranks met."""
+    found = []
     compared = sum(all(e.indices for e in epochs) for epochs in _first_epochs(notes))
-    if not compared:
-        return []
-    loaders = "the training loader" if compared == 1 else f"{compared} training loaders"
-    return [
-        f"numbers of the samples that {loaders} drew compared between ranks (not what each rank's dataset has there)"
+    if compared:
+        loaders = "the training loader" if compared == 1 else f"{compared} training loaders"
+        found.append(f"numbers of the samples that {loaders} drew compared between ranks")
+    given = [
+        {row.crc for each in told.loaders if each.trains for epoch in each.epochs for row in epoch.rows}
+        for told in notes.values()
     ]
+    if all(given):
+        several = sum(number > 1 for number in Counter(crc for rows in given for crc in rows).values())
+        met = f"{several} {'was' if several == 1 else 'were'}" if several else "none was"
+        found.append(
+            f"{sum(map(len, given))} rows that training loaders gave: {met} met on more than one rank"
+        )
+    return found
 
 
 def _first_epochs(notes: Notes) -> list[list[EpochNotes]]:
@@ -78,6 +89,6 @@ def not_looked_at(outcome: Outcome) -> list[str]:
     rows = [row for told in notes.values() for check in told.outside for row in check.parameters]
     if any(row.among is not None and len(row.among) < 2 for row in rows):
         found.append("parameters of which each rank holds a piece of its own were not compared")
-    if any(not epoch.indices for epochs in _first_epochs(notes) for epoch in epochs):
+    if any(not (epoch.indices or epoch.rows) for epochs in _first_epochs(notes) for epoch in epochs):
         found.append("samples of a training loader that gives them no numbers (a stream) were not compared")
     return found

@@ -102,6 +102,10 @@ class ModelNotes:
         bypassed: calls of the wrapped module itself.
         without_gradient: parameters that had none after the last backward pass.
         parameters: how many it has.
+        never: parameters that have had no gradient after any of its backward passes.
+        cut: those of them that feed a collective which no gradient comes back through, such as all_gather.
+        evaluating: backward passes of which all forward passes were made in evaluation mode.
+        has_modes: it has dropout or batch normalisation, which differ between the modes.
         inputs: checksums of what it was called with first.
         events: the learner's line at which something happened last, by what it was.
     """
@@ -125,6 +129,10 @@ class ModelNotes:
     bypassed: int = 0
     without_gradient: tuple[str, ...] = ()
     parameters: int = 0
+    never: tuple[str, ...] = ()
+    cut: tuple[str, ...] = ()
+    evaluating: int = 0
+    has_modes: bool = False
     inputs: tuple[int, ...] = ()
     events: Mapping[str, str] = field(default_factory=dict)
 
@@ -137,13 +145,34 @@ class Calls:
     last: tuple[ModelCall, ...] = ()
 
 
+#: Loaders that are noted on each rank, the first.
+MOST_LOADERS = 8
+
+
+class Row(NamedTuple):
+    """A sample as a loader gave it: its number (-1 in a stream), a checksum of what it is, and its label, if any."""
+
+    number: int
+    crc: int
+    label: int | None
+
+
 @dataclass(frozen=True)
 class EpochNotes:
-    """One pass over a loader: the numbers of the samples as drawn (the first of many), and a checksum of all."""
+    """One pass over a loader: the numbers of the samples as drawn (the first of many), and a checksum of all.
+
+    Attributes:
+        ended: the loader had no more; False where the script left the loop.
+        rows: what the loader gave (the first of many).
+        settings: whole numbers of the dataset that are named after an epoch or a seed, as they were then.
+    """
 
     indices: tuple[int, ...]
     batches: int
     crc: int
+    ended: bool = False
+    rows: tuple[Row, ...] = ()
+    settings: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -157,6 +186,13 @@ class LoaderNotes:
         samples: how many the dataset has; -1 where it does not say.
         share: for a DistributedSampler its own rank and the number of ranks it deals to.
         trains: a model was trained with what it gave.
+        evaluates: a DDP model was called without gradients on what it gave.
+        dataset: which of the rank's datasets it reads, counted from 0 in the order of their first use.
+        dealt: how many samples its sampler gives in one pass; -1 where it does not say.
+        batching: the name of the class that makes batches of the sampler's numbers.
+        kept_workers: its worker processes stay alive between two passes.
+        picked: a checksum of the numbers that a Subset has picked; None where the dataset is none.
+        numbered: names that the dataset numbers, in the order of their numbers, by its attribute (`class_to_idx`).
     """
 
     number: int
@@ -166,6 +202,13 @@ class LoaderNotes:
     trains: bool
     share: tuple[int, ...] = ()
     epochs: tuple[EpochNotes, ...] = ()
+    evaluates: bool = False
+    dataset: int = 0
+    dealt: int = -1
+    batching: str = ""
+    kept_workers: bool = False
+    picked: int | None = None
+    numbered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -222,10 +265,19 @@ class OutsideCheck:
 
 @dataclass(frozen=True)
 class WaitingShare:
-    """Seconds that were watched, and the share of them in which the rank waited for others."""
+    """Seconds that were watched, and what the rank's main thread did in them.
+
+    Attributes:
+        share: of these seconds, in which it waited for other ranks.
+        asleep: the share in which it slept, and not for other ranks.
+        line, at_line: the learner's line at which it was most of the time besides, and the share of it.
+    """
 
     seconds: float = 0.0
     share: float = 0.0
+    asleep: float = 0.0
+    line: str = ""
+    at_line: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -242,6 +294,9 @@ class ProbeNotes:
         messages: from one rank to another.
         rooted: by group, the newest collectives with a root.
         strange: the lines of calls for a group that the rank is not in.
+        gathered_at: the line of the first collective that fills new tensors from ones that require a gradient.
+        threads: with how many the rank's main thread computes; 0 where no optimizer has stepped.
+        cores: on how many it may run.
         groups: the members of groups that are gone, by name.
     """
 
@@ -263,3 +318,6 @@ class ProbeNotes:
     messages: int = 0
     rooted: Mapping[str, tuple[RootedCall, ...]] = field(default_factory=dict)
     strange: tuple[str, ...] = ()
+    gathered_at: str = ""
+    threads: int = 0
+    cores: int = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TextIO
 
@@ -15,6 +15,7 @@ from course_lib.doctor.remarks import compared_samples, compared_weights, not_lo
 from course_lib.doctor.words import steps
 from course_lib.outcome.fold import rank_list, table
 from course_lib.outcome.outcome import Diagnosis, Kind, Outcome
+from course_lib.outcome.probe_notes import WaitingShare
 from course_lib.outcome.report import sections
 from course_lib.ranks.attach.script_run import ScriptRun, run_script_once
 from course_lib.ranks.kernel.gang import Gang
@@ -22,6 +23,9 @@ from course_lib.ranks.kernel.job import Job
 from course_lib.ranks.messages import Script
 from course_lib.scripts.launching import Launcher, starts_its_ranks
 from course_lib.watch.around import as_around
+
+#: Shares of the time a rank waits, and seconds, from which on a report says for whom the others wait.
+_MOST_OF_THE_TIME, _HARDLY, _LONG_ENOUGH = 0.5, 0.15, 2.0
 
 
 @dataclass(frozen=True)
@@ -212,7 +216,19 @@ def waiting_sentence(outcome: Outcome) -> str:
         return ""
     parts = [f"rank {rank} {each.share:.0%}" for rank, each in shares.items()]
     seconds = max(each.seconds for each in shares.values())
-    return f"waiting for other ranks: {', '.join(parts)} of {seconds:.1f} s"
+    return f"waiting for other ranks: {', '.join(parts)} of {seconds:.1f} s{_waited_for(shares)}"
+
+
+def _waited_for(shares: Mapping[int, WaitingShare]) -> str:
+    """A clause about the one rank for which all others wait most of the time, and at which line it is meanwhile."""
+    late = min(shares, key=lambda rank: shares[rank].share)
+    told = shares[late]
+    others = [each.share for rank, each in shares.items() if rank != late]
+    if not others or min(others) < _MOST_OF_THE_TIME or told.share > _HARDLY or told.seconds < _LONG_ENOUGH:
+        return ""
+    does = "sleeps, or waits for data" if told.asleep > _MOST_OF_THE_TIME else "computes"
+    at = f" ({told.line} in {told.at_line:.0%} of its time)" if told.line else ""
+    return f". The others wait most of the time for rank {late}, which {does}{at}"
 
 
 def verdict_text(examination: Examination) -> str:

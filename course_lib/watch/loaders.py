@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import zlib
+from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
-from course_lib.outcome.probe_notes import EpochNotes, LoaderNotes
+from course_lib.outcome.probe_notes import MOST_LOADERS, EpochNotes, LoaderNotes, Row
 from course_lib.watch.guard import Replace
+from course_lib.watch.rows import epoch_settings, numbered_names, picked, rows_of
 
 if TYPE_CHECKING:
     from torch.utils.data import DataLoader
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
 _Iterate = Callable[["DataLoader[object]"], "_BaseDataLoaderIter"]
 _Follow = Callable[["_BaseDataLoaderIter"], object]
 
-_MOST_LOADERS, _MOST_EPOCHS, _MOST_INDICES = 8, 4, 5000
+_MOST_EPOCHS, _MOST_INDICES = 4, 5000
+#: Rows of which a checksum is made: in one pass, and in all.
+_MOST_ROWS, _MOST_ROWS_IN_ALL = 1000, 12_000
 
 
 @dataclass
@@ -29,12 +33,26 @@ class Epoch:
     indices: list[int] = field(default_factory=list)
     batches: int = 0
     crc: int = 0
+    noted: bool = True  # one of the first
+    ended: bool = False
+    rows: list[Row] = field(default_factory=list)
+    settings: dict[str, int] = field(default_factory=dict)
+    #: Batches that have been drawn, and not yet handed out.
+    awaited: deque[list[int]] = field(default_factory=deque)
 
     def add(self, batch: list[int]) -> None:
         """One batch has been drawn."""
         self.batches += 1
         self.crc = zlib.crc32(repr(batch).encode(), self.crc)
         self.indices += batch[: max(0, _MOST_INDICES - len(self.indices))]
+        if self.noted and len(self.rows) < _MOST_ROWS:
+            self.awaited.append(batch)
+
+    def to_record(self) -> EpochNotes:
+        """What was noted of it."""
+        return EpochNotes(
+            tuple(self.indices), self.batches, self.crc, self.ended, tuple(self.rows), dict(self.settings)
+        )
 
 
 @dataclass
@@ -49,6 +67,13 @@ class Loader:
     share: list[int] = field(default_factory=list)
     epochs: list[Epoch] = field(default_factory=list)
     trains: bool = False
+    evaluates: bool = False
+    dataset: int = 0
+    dealt: int = -1
+    batching: str = ""
+    kept_workers: bool = False
+    picked: int | None = None
+    numbered: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class Loaders:
@@ -59,10 +84,13 @@ class Loaders:
         self.batches = 0
         self._kept: list[DataLoader[object]] = []  # a loader's id is its name: it must not be used again
         self._newest: Loader | None = None
+        self._datasets: list[object] = []
+        self._rows = 0
         # By the iterator itself: the id of one that has ended is soon used again for the next epoch's.
         self._early: WeakKeyDictionary[_BaseDataLoaderIter, list[list[int]]] = WeakKeyDictionary()
         self._epochs: WeakKeyDictionary[_BaseDataLoaderIter, Epoch] = WeakKeyDictionary()
         self._loaders: WeakKeyDictionary[_BaseDataLoaderIter, Loader] = WeakKeyDictionary()
+        self._batched: WeakSet[_BaseDataLoaderIter] = WeakSet()  # what they give is a batch
 
     def to_record(self) -> tuple[LoaderNotes, ...]:
         """What was noted of each."""
@@ -74,9 +102,14 @@ class Loaders:
                 samples=loader.samples,
                 trains=loader.trains,
                 share=tuple(loader.share),
-                epochs=tuple(
-                    EpochNotes(tuple(epoch.indices), epoch.batches, epoch.crc) for epoch in loader.epochs
-                ),
+                epochs=tuple(epoch.to_record() for epoch in loader.epochs),
+                evaluates=loader.evaluates,
+                dataset=loader.dataset,
+                dealt=loader.dealt,
+                batching=loader.batching,
+                kept_workers=loader.kept_workers,
+                picked=loader.picked,
+                numbered=dict(loader.numbered),
             )
             for loader in list(self.found.values())
         )
@@ -85,6 +118,11 @@ class Loaders:
         """A model is being trained: with what the newest loader gave."""
         if self._newest is not None:
             self._newest.trains = True
+
+    def evaluated(self) -> None:
+        """A DDP model is called without gradients: on what the newest loader gave."""
+        if self._newest is not None:
+            self._newest.evaluates = True
 
     def wrap(self, stack: ExitStack, replace: Replace, noting: Loaders) -> None:
         """Note what every loader draws, until the stack is closed; `noting` has these methods and never raises."""
@@ -110,8 +148,12 @@ class Loaders:
 
         def give(original: _Follow) -> _Follow:
             def following(iterator: _BaseDataLoaderIter) -> object:
-                batch = original(iterator)
-                noting.given(iterator)
+                try:
+                    batch = original(iterator)
+                except StopIteration:
+                    noting.ended(iterator)
+                    raise
+                noting.given(iterator, batch)
                 return batch
 
             return following
@@ -127,19 +169,34 @@ class Loaders:
         if kept is not None:
             self._epochs.pop(kept, None)
 
-    def given(self, iterator: _BaseDataLoaderIter) -> None:
+    def given(self, iterator: _BaseDataLoaderIter, batch: object) -> None:
         """A batch has been handed out."""
         self.batches += 1
         self._newest = self._loaders.get(iterator)
+        epoch = self._epochs.get(iterator)
+        if epoch is None or not epoch.noted:
+            return
+        numbers = epoch.awaited.popleft() if epoch.awaited else None
+        room = min(_MOST_ROWS - len(epoch.rows), _MOST_ROWS_IN_ALL - self._rows)
+        if room <= 0 or not getattr(iterator, "_in_order", True) or iterator not in self._batched:
+            return
+        found = rows_of(batch, numbers)[:room]
+        self._rows += len(found)
+        epoch.rows += found
+
+    def ended(self, iterator: _BaseDataLoaderIter) -> None:
+        """A loader has no more batches."""
+        if iterator in self._epochs:
+            self._epochs[iterator].ended = True
 
     def begun(self, loader: DataLoader[object], iterator: _BaseDataLoaderIter) -> None:
         """A loader has made an iterator."""
         if id(loader) not in self.found:
-            if len(self.found) >= _MOST_LOADERS:
+            if len(self.found) >= MOST_LOADERS:
                 self._newest = None
                 return
             self._kept.append(loader)
-            sampler = getattr(loader.batch_sampler, "sampler", loader.sampler)
+            sampler = _sampler_of(loader)
             samples = len(loader.dataset) if hasattr(loader.dataset, "__len__") else -1
             share = [getattr(sampler, name, None) for name in ("rank", "num_replicas")]
             self.found[id(loader)] = Loader(
@@ -148,16 +205,31 @@ class Loaders:
                 bool(getattr(sampler, "shuffle", False)),
                 samples,
                 [value for value in share if isinstance(value, int)],
+                dataset=self._number_of(loader.dataset),
+                dealt=len(sampler) if hasattr(sampler, "__len__") else -1,
+                batching=type(loader.batch_sampler).__name__ if loader.batch_sampler is not None else "",
+                kept_workers=bool(loader.num_workers and loader.persistent_workers),
+                picked=picked(loader.dataset),
+                numbered=numbered_names(loader.dataset),
             )
         self._newest = self.found[id(loader)]
-        epoch = Epoch()
-        if len(self._newest.epochs) < _MOST_EPOCHS:
+        epoch = Epoch(noted=len(self._newest.epochs) < _MOST_EPOCHS, settings=epoch_settings(loader.dataset))
+        if epoch.noted:
             self._newest.epochs.append(epoch)
+        if getattr(loader, "_auto_collation", False):
+            self._batched.add(iterator)
         self._epochs[iterator] = epoch
         self._loaders[iterator] = self._newest
         # Workers have drawn their first batches while the iterator was made.
         for batch in self._early.pop(iterator, []):
             epoch.add(batch)
+
+    def _number_of(self, dataset: object) -> int:
+        for number, known in enumerate(self._datasets):
+            if known is dataset:
+                return number
+        self._datasets.append(dataset)
+        return len(self._datasets) - 1
 
     def drawn(self, iterator: _BaseDataLoaderIter, index: object) -> None:
         """The sampler has given the numbers of a batch."""
@@ -168,3 +240,11 @@ class Loaders:
             self._epochs[iterator].add(batch)
         else:
             self._early.setdefault(iterator, []).append(batch)
+
+
+def _sampler_of(loader: DataLoader[object]) -> object:
+    """What gives the numbers of samples; a batch sampler may take the batches of another one (accelerate's does)."""
+    batching: object = loader.batch_sampler
+    while (inner := getattr(batching, "batch_sampler", None)) is not None:
+        batching = inner
+    return getattr(batching, "sampler", loader.sampler)

@@ -96,6 +96,7 @@ def patch(probe: Probe, stack: contextlib.ExitStack) -> None:
     for handle in (register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)):
         stack.callback(handle.remove)
     probe.exchanges.wrap(stack, _replace, guarded(probe.exchanges, probe.unseen, "messages"))
+    probe.gathered.wrap(stack, _replace, guarded(probe.gathered, probe.unseen, "gathered tensors"))
     probe.loaders.wrap(stack, _replace, guarded(probe.loaders, probe.unseen, "samples"))
 
 

@@ -7,6 +7,7 @@ is noted on each rank is compared afterwards, by the doctor.
 from __future__ import annotations
 
 import contextlib
+import os
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -29,6 +30,7 @@ from course_lib.outcome.wrapped import WrappedModel
 from course_lib.ranks.inside import groups
 from course_lib.ranks.inside.wrapped import managed, remember, wrapped_model
 from course_lib.watch.exchanges import Exchanges
+from course_lib.watch.gathered import Gathered
 from course_lib.watch.guard import Unseen, guarded
 from course_lib.watch.lines import learners_line
 from course_lib.watch.loaders import Loaders
@@ -76,6 +78,11 @@ class Model:
     frozen: list[weakref.ref[Parameter]] = field(default_factory=list)
     parameters: int = 0
     without_gradient: list[str] = field(default_factory=list)  # after its last backward pass
+    never: set[str] | None = None  # after none of its backward passes; None before the first one
+    cut: set[str] = field(default_factory=set)
+    evaluating: int = 0
+    in_evaluation: bool | None = None  # all forward passes since the last backward pass
+    has_modes: bool = False
     forwards: int = 0
     backwards: int = 0
     bare_backwards: int = 0
@@ -125,6 +132,10 @@ class Model:
             bypassed=self.bypassed,
             without_gradient=tuple(self.without_gradient[:_MOST_EVENTS]),
             parameters=self.parameters,
+            never=tuple(sorted(self.never or ())[:_MOST_EVENTS]),
+            cut=tuple(sorted(self.cut & (self.never or set()))[:_MOST_EVENTS]),
+            evaluating=self.evaluating,
+            has_modes=self.has_modes,
             inputs=tuple(self.inputs),
             events=dict(self.events),
         )
@@ -148,6 +159,8 @@ class Probe:
     loaders: Loaders = field(default_factory=Loaders)
     optimizers: Optimizers = field(default_factory=Optimizers)
     exchanges: Exchanges = field(default_factory=Exchanges)
+    gathered: Gathered = field(default_factory=Gathered)
+    threads: int = 0
     backwards: int = 0
     bare_backwards: int = 0
     no_sync_steps: int = 0
@@ -196,6 +209,9 @@ class Probe:
             messages=self.exchanges.messages,
             rooted=self.exchanges.rooted(),
             strange=self.exchanges.strange(),
+            gathered_at=self.gathered.where,
+            threads=self.threads,
+            cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0,
         )
 
     # -- what is noted, and when --------------------------------------------------------------------------------
@@ -212,6 +228,7 @@ class Probe:
         if not found:
             model.frozen = [weakref.ref(p) for p in wrapper.module.parameters() if not p.requires_grad]
             model.versions = _versions(wrapper)
+        model.has_modes = any(map(_has_modes, wrapper.module.modules()))
         model.statistics = [
             f"{name}.{buffer}".lstrip(".")
             for name, module in wrapper.module.named_modules()
@@ -251,9 +268,11 @@ class Probe:
         self.looked_for_changes(model, wrapper)
         if not torch.is_grad_enabled():
             model.plain_forwards += 1
+            self.loaders.evaluated()
             return model
         model.forwards += 1
         model.since += 1
+        model.in_evaluation = not wrapper.module.training and model.in_evaluation is not False
         model.no_sync = not wrapper.require_backward_grad_sync
         model.pending |= not model.no_sync
         self.calls.append(ModelCall(model.number, learners_line()))
@@ -301,6 +320,7 @@ class Probe:
         import torch
 
         if not torch.is_grad_enabled():
+            self.loaders.evaluated()
             return
         for model in self.models:
             wrapper = model.wrapper()
@@ -323,6 +343,8 @@ class Probe:
         for model in pending:
             model.pending = False
             model.backwards += 1
+            model.evaluating += model.in_evaluation is True
+            model.in_evaluation = None
             model.reduced = {}
             model.note("backward")
         called = [model for model in self.models if model.forwards]
@@ -345,7 +367,11 @@ class Probe:
                 model.unheard += not getattr(wrapper, "_static_graph_delay_allreduce_enqueued", True)
                 if any(p.grad is None for p in taken):
                     named = wrapper.module.named_parameters()
-                    model.without_gradient = [name for name, p in named if p.requires_grad and p.grad is None]
+                    without = {name: p for name, p in named if p.requires_grad and p.grad is None}
+                    model.without_gradient = list(without)
+                    model.cut |= {name for name, p in without.items() if self.gathered.fed_by(p)}
+                now = set(model.without_gradient)
+                model.never = now if model.never is None else model.never & now
                 if self.plan.due(self.steps):
                     model.reduced = reduced_gradients(wrapper, model.number, self.unseen)
 
@@ -373,6 +399,8 @@ class Probe:
 
     def step(self, optimizer: Optimizer) -> None:
         """An optimizer is about to step."""
+        import torch
+
         if is_inner_step():
             return
         for model in self.models:
@@ -386,6 +414,7 @@ class Probe:
         wrappers = [model.wrapper() for model in self.models]
         self.stepping = self.steps
         if self.plan.due(self.steps):
+            self.threads = max(self.threads, torch.get_num_threads())
             reduced = {name: left for model in self.models for name, left in model.reduced.items()}
             self.gradients.append(gradient_check(optimizer, wrappers, self.steps, reduced, self.unseen))
         if self.due(own.steps):
@@ -471,6 +500,14 @@ class Probe:
             optimizer = each.optimizer()
             if optimizer is not None:
                 self.outside.append(outside_check(optimizer, wrappers, each.number, -1, self.unseen))
+
+
+def _has_modes(module: nn.Module) -> bool:
+    """Whether it computes something else in evaluation mode."""
+    from torch.nn.modules.batchnorm import _NormBase
+    from torch.nn.modules.dropout import _DropoutNd
+
+    return isinstance(module, _NormBase) or (isinstance(module, _DropoutNd) and module.p > 0)
 
 
 def _versions(wrapper: DistributedDataParallel) -> tuple[int, ...]:

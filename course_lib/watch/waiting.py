@@ -1,7 +1,7 @@
 """How long a rank's main thread waits for other ranks: sampled from a thread of its own.
 
 A sample counts as waiting when the main thread stands in a communication call (or in a backward pass) and sleeps; while
-it computes it runs. Used inside a rank.
+it computes it runs. In all other samples its line of the learner's code is noted. Used inside a rank.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import itertools
 import sys
 import threading
 import time
+from collections import Counter
 from types import TracebackType
 
-from course_lib.outcome.places import Frame
+from course_lib.outcome.places import Frame, is_learners
 from course_lib.outcome.probe_notes import WaitingShare
 from course_lib.ranks.inside.blocking_calls import waiting_in
 from course_lib.ranks.inside.traffic import is_asleep
@@ -32,7 +33,8 @@ class WaitingClock:
         self._thread = threading.Thread(
             target=guarded(self, unseen, "waiting times").sample, name="course-waiting", daemon=True
         )
-        self._watched = self._waiting = 0.0
+        self._watched = self._waiting = self._asleep = 0.0
+        self._lines: Counter[tuple[str, int]] = Counter()  # hundredths of seconds, waiting apart
         self._started = self._seconds = 0.0
 
     def __enter__(self) -> WaitingClock:
@@ -47,9 +49,19 @@ class WaitingClock:
         self._ended.set()
 
     def to_record(self) -> WaitingShare:
-        """`seconds` that were watched and the `share` of them in which the rank waited for others."""
+        """What there is so far."""
         seconds = self._seconds or (time.monotonic() - self._started if self._started else 0.0)
-        return WaitingShare(seconds, self._waiting / self._watched if self._watched else 0.0)
+        if not self._watched:
+            return WaitingShare(seconds)
+        lines = self._lines.copy()
+        (file, line), often = max(lines.items(), key=lambda each: each[1], default=(("", 0), 0))
+        return WaitingShare(
+            seconds,
+            self._waiting / self._watched,
+            self._asleep / self._watched,
+            Frame(file, line, "", "").where() if file else "",
+            often / 100 / self._watched,
+        )
 
     def sample(self) -> None:
         """Look again and again until the block is left; what the thread does."""
@@ -59,14 +71,16 @@ class WaitingClock:
                 return
             self._watched += period
             frame = sys._current_frames().get(self._main)
-            if frame is None or not is_asleep(self._native):
-                continue
+            asleep = is_asleep(self._native)
             # Cheap: no source lines are read for a sample.
             stack: list[Frame] = []
             while frame is not None:
                 code = frame.f_code
                 stack.append(Frame(code.co_filename, frame.f_lineno, code.co_name, ""))
                 frame = frame.f_back
-            stack.reverse()
-            if waiting_in(stack, self._main) is not None:
+            if asleep and waiting_in(stack[::-1], self._main) is not None:
                 self._waiting += period
+                continue
+            self._asleep += period * asleep
+            if (at := next((each for each in stack if is_learners(each.file)), None)) is not None:
+                self._lines[at.file, at.line] += round(100 * period)

@@ -7,6 +7,7 @@ import contextlib
 
 from course_lib.watch import probe
 from course_lib.watch.exchanges import Exchanges
+from course_lib.watch.gathered import Gathered
 from course_lib.watch.loaders import Loaders
 from course_lib.watch.optimizers import Optimizers
 from course_lib.watch.waiting import WaitingClock
@@ -29,7 +30,8 @@ HOOKS = {
         "finish",
         "to_record",
     ),
-    Loaders: ("beginning", "begun", "drawn", "given", "trained"),
+    Loaders: ("beginning", "begun", "drawn", "given", "ended", "trained", "evaluated"),
+    Gathered: ("given",),
     Exchanges: ("message", "with_root", "stranger"),
     Optimizers: ("of", "touched"),
     WaitingClock: ("sample",),

@@ -10,6 +10,7 @@ from course_lib.ranks.kernel.job import Job
 from course_lib.ranks.messages import Script
 from course_lib.scripts.launching import starts_its_ranks
 from course_lib.watch.exchanges import Exchanges
+from course_lib.watch.gathered import Gathered
 from course_lib.watch.loaders import Loaders
 from course_lib.watch.optimizers import Optimizers
 from course_lib.watch.probe import Probe
@@ -24,6 +25,7 @@ EVERY_HOOK = [each for each in SOUND if each.path.stem not in ANEW]
 #: The scripts in which hooks fail one by one, by what they use most.
 ALONE = {
     Loaders: ("persistent_workers",),
+    Gathered: ("rows_of_all_with_their_gradient",),
     Exchanges: ("stages_times_replicas",),
     Probe: ("gan", "fsdp2"),
     Optimizers: ("gan",),

@@ -3,7 +3,7 @@
 import pytest
 
 from course_lib.doctor.diagnose import explained
-from course_lib.scripts.examine import Examination, checked, verdict_text
+from course_lib.scripts.examine import Examination, checked, verdict_text, waiting_sentence
 from course_lib.watch.guard import Unseen, guarded
 from tests.support.watched import models, notes, outside, record, watched, weights
 
@@ -65,9 +65,7 @@ def test_samples_were_compared_only_where_they_have_numbers_and_the_report_says_
 
     numbered = watched(to_record(0, drawn(0, 1)), to_record(1, drawn(2, 3)))
     said = checked(numbered)[1]
-    assert said.startswith(
-        "numbers of the samples that the training loader drew compared between ranks (not what"
-    )
+    assert said == "numbers of the samples that the training loader drew compared between ranks"
     streamed = watched(to_record(0, drawn()), to_record(1, drawn()), recorded=SOME_COLLECTIVE)
     assert not any("samples" in sentence for sentence in checked(streamed))
     assert "samples of a training loader that gives them no numbers (a stream) were not compared" in report(
@@ -77,6 +75,37 @@ def test_samples_were_compared_only_where_they_have_numbers_and_the_report_says_
         to_record(0, drawn(0, 1), drawn(5, 6, number=1)), to_record(1, drawn(2, 3), drawn(7, 8, number=1))
     )
     assert "2 training loaders" in checked(both)[1]
+
+
+def test_rows_are_said_to_be_compared_only_where_several_ranks_have_met_them():
+    def to_record(*crcs):
+        told = drawn()
+        told["epochs"][0]["rows"] = [[-1, crc, None] for crc in crcs]
+        return notes(models=models(0), weights=weights(1), loaders=[told])
+
+    def said(*each):
+        return checked(watched(*each))[1]
+
+    gave = "4 rows that training loaders gave: "
+    assert said(to_record(1, 2), to_record(3, 4)) == f"{gave}none was met on more than one rank"
+    assert said(to_record(1, 2), to_record(2, 4)) == f"{gave}1 was met on more than one rank"
+    assert not any("rows" in sentence for sentence in checked(watched(to_record(1), to_record())))
+
+
+def test_who_is_waited_for_is_said_where_all_others_wait_most_of_the_time():
+    def said(*shares, **late):
+        given = [{"seconds": 9.0, "share": share} for share in shares]
+        given[0] |= late
+        return waiting_sentence(watched(*[notes(waiting=each) for each in given]))
+
+    at = {"line": "train.py, line 3", "at_line": 0.7}
+    assert said(0.05, 0.6, 0.7, **at) == (
+        "waiting for other ranks: rank 0 5%, rank 1 60%, rank 2 70% of 9.0 s. The others wait most of the time for "
+        "rank 0, which computes (train.py, line 3 in 70% of its time)"
+    )
+    assert "which sleeps, or waits for data" in said(0.05, 0.6, asleep=0.8)
+    assert said(0.05, 0.6, 0.2).endswith("9.0 s"), "rank 2 does not wait for it"
+    assert said(0.4, 0.6).endswith("9.0 s"), "each waits for the other"
 
 
 class Hooks:

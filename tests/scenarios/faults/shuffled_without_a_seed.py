@@ -1,4 +1,5 @@
-# kind: none
+# kind: not_split
+# culprits: -
 # ranks: 2
 # No sampler and no seed: every rank draws all samples, each in an order of its own. One epoch is as long as two.
 import torch
