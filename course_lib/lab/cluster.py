@@ -196,7 +196,7 @@ def ending(log: str) -> str:
     found = _ROOT_CAUSE.search(log)
     if not found:
         return last_words(log)
-    said = re.sub(r" \(pid: \d+\)", "", _MOVING.sub("", found[0]))
+    said = re.sub(r" \(pid: \d+\)( $)?", "", _MOVING.sub("", found[0]), flags=re.MULTILINE)
     said = re.sub(r"(error_file: )(?!<).*(/attempt_0/.*)", r"\1...\2", said)
     return re.sub(r'File "/.*/([^"/]+)"', r'File "\1"', said).rstrip("-\n ")
 
