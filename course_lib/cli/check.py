@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from course_lib.cli.progress_display import progress_bar
 from course_lib.cli.root import course_root
+from course_lib.cli.watch import Keyboard, Screen, keep_watching
 from course_lib.grading.check import Checker, CheckError, files_of
-from course_lib.grading.check import watch as keep_watching
 from course_lib.grading.hints import next_hint
 from course_lib.grading.plain_text import plain
 from course_lib.grading.progress import Progress
 from course_lib.grading.terminal import console, shown, shown_hint
 from course_lib.grading.verdict import Verdict
+from course_lib.grading.watched import Watched
 from course_lib.learner.news import news
 from course_lib.learner.place import learner_folder
 from course_lib.ranks.kernel.gang import GangError, LaunchError
 from course_lib.tasks import UnknownTaskError, find_task
-
-WATCH_SECONDS = 0.5
 
 
 def check(
@@ -35,7 +34,10 @@ def check(
         ),
     ] = None,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Stay, and check again what changes whenever a file is saved.")
+        bool,
+        typer.Option(
+            "--watch", help="Stay with one exercise, and check it again whenever its file is saved."
+        ),
     ] = False,
     suspect: Annotated[
         str,
@@ -69,29 +71,47 @@ def check(
     except CheckError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None
-    progress = None if no_record else Progress()
-
-    def show(verdict: Verdict, place: str) -> None:
-        screen.print(shown(verdict, place, suspect))
-        screen.print()
-        for notice in progress.take_notices() if progress is not None else ():
-            typer.echo(notice, err=True)
-
-    checker = Checker(files, progress, show, lambda problem: typer.echo(plain(problem), err=True))
     try:
         if watch:
-            typer.echo("Watching; Ctrl-C ends it.", err=True)
-            pause = threading.Event()
-            keep_watching(checker, lambda: pause.wait(WATCH_SECONDS))
-        # On the screen of the verdicts, which then stand above the bar.
-        with progress_bar("answers", screen if screen.is_terminal else None) as checker.tell:
-            good = checker.check()
+            _watch(files, screen, suspect, record=not no_record)
+            raise typer.Exit(0)
+        good = _check(files, screen, suspect, None if no_record else Progress())
     except (GangError, LaunchError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
         raise typer.Exit(0 if watch else 130) from None
     raise typer.Exit(0 if good else 1)
+
+
+def _check(files: list[Path], screen: Console, suspect: str, progress: Progress | None) -> bool:
+    def show(verdict: Verdict, place: str) -> None:
+        screen.print(shown(verdict, place, suspect))
+        screen.print()
+        _tell(progress)
+
+    checker = Checker(files, progress, show, lambda problem: typer.echo(plain(problem), err=True))
+    # On the screen of the verdicts, which then stand above the bar.
+    with progress_bar("answers", screen if screen.is_terminal else None) as checker.tell:
+        return checker.check()
+
+
+def _watch(files: list[Path], console: Console, suspect: str, *, record: bool) -> None:
+    progress = Progress()
+    problems: list[str] = []
+    watched = Watched(files, progress, problems.append, record=record)
+    with Keyboard() as keyboard:
+        if not keyboard.there:
+            typer.echo("Watching; Ctrl-C ends it.", err=True)
+        try:
+            keep_watching(watched, Screen(watched, console, suspect, problems, keys=keyboard.there), keyboard)
+        finally:
+            _tell(progress)
+
+
+def _tell(progress: Progress | None) -> None:
+    for notice in progress.take_notices() if progress is not None else ():
+        typer.echo(notice, err=True)
 
 
 def exercises() -> tuple[Path, set[Path]]:
@@ -110,5 +130,4 @@ def _show_hint(name: str) -> None:
     except UnknownTaskError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None
-    for notice in log.take_notices():
-        typer.echo(notice, err=True)
+    _tell(log)

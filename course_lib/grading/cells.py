@@ -71,6 +71,12 @@ def complaint(file: str, problem: str) -> str:
     return f"{file}{separator}{problem}" + ("" if problem.endswith((".", "?")) else ".")
 
 
+def shown_path(file: Path) -> str:
+    """A file's path from the current folder, where it is below it; the whole path otherwise."""
+    near = os.path.relpath(file)
+    return near if not near.startswith(os.pardir) else str(file)
+
+
 def answer_in_file(task: Task, folder: Path) -> TaskCell | None:
     """The answer to a task whose answer is a whole script, which lies below this folder; None where it does not.
 

@@ -1,14 +1,12 @@
-"""Grade the task cells of files: all of them, or, while files are watched, those that have changed."""
+"""Grade the task cells of files."""
 
 from __future__ import annotations
 
-import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.grading.cells import SUFFIXES, TaskCell, complaint, notebooks_below, read_cells
+from course_lib.grading.cells import SUFFIXES, complaint, notebooks_below, read_cells, shown_path
 from course_lib.grading.grader import grade
 from course_lib.grading.progress import Progress
 from course_lib.grading.verdict import Verdict
@@ -42,12 +40,12 @@ def files_of(paths: Sequence[Path]) -> list[Path]:
 
 @dataclass
 class Checker:
-    """Grades the task cells of some files, and knows which it has graded.
+    """Grades the task cells of some files.
 
     Attributes:
         files: what to check. progress: where attempts are remembered, if anywhere.
         show: called with each verdict and the place of its answer. complain: called with each problem, one line.
-        tell: called with the numbers of answers that are done and in all, of those that have to be graded.
+        tell: called with the numbers of answers that are done and in all.
     """
 
     files: Sequence[Path]
@@ -55,63 +53,23 @@ class Checker:
     show: Callable[[Verdict, str], None]
     complain: Callable[[str], None]
     tell: Callable[[int, int], None] = lambda _done, _total: None
-    _graded: dict[tuple[Path, str, int], tuple[str, int | None]] = field(default_factory=dict)
 
-    def check(self, files: Sequence[Path] | None = None) -> bool:
-        """Grade every cell (of these files) that is new or changed; True when all passed and no file had a problem."""
+    def check(self) -> bool:
+        """Grade every cell; True when all passed and no file had a problem."""
         good = True
         todo = []
-        for file in self.files if files is None else files:
+        for file in self.files:
             reading = read_cells(file)
             for problem in reading.problems:
                 good = False
-                self.complain(complaint(_shown(file), problem))
-            todo += [
-                (file, key, cell)
-                for key, cell in _numbered(file, reading.cells)
-                if self._graded.get(key) != (cell.source, cell.seed)
-            ]
+                self.complain(complaint(shown_path(file), problem))
+            todo += [(file, cell) for cell in reading.cells]
         self.tell(0, len(todo))
-        for number, (file, key, cell) in enumerate(todo, start=1):
-            self._graded[key] = (cell.source, cell.seed)
+        for number, (file, cell) in enumerate(todo, start=1):
             verdict = grade(cell.task, cell.source, first_line=cell.first_line, seed=cell.seed)
             if self.progress is not None:
                 self.progress.judged(verdict)
-            self.show(verdict, f"{_shown(file)}, {cell.place}")
+            self.show(verdict, f"{shown_path(file)}, {cell.place}")
             self.tell(number, len(todo))
             good = good and verdict.passed
         return good
-
-
-def _numbered(file: Path, cells: Iterable[TaskCell]) -> Iterator[tuple[tuple[Path, str, int], TaskCell]]:
-    """Cells with a name that stays the same while others come and go: which of this task's cells in the file."""
-    count: Counter[str] = Counter()
-    for cell in cells:
-        yield (file, cell.task, count[cell.task]), cell
-        count[cell.task] += 1
-
-
-def _shown(file: Path) -> str:
-    near = os.path.relpath(file)
-    return near if not near.startswith(os.pardir) else str(file)
-
-
-def watch(checker: Checker, wait: Callable[[], object]) -> None:
-    """Check, and check again whenever a file has been saved. Never returns: what `wait` raises ends it.
-
-    Editors replace files as well as write them, and a file is gone for a moment: then the next look finds it.
-    """
-    stamps: dict[Path, tuple[int, ...]] = {}
-    while True:
-        now = {file: stamp for file in checker.files if (stamp := _stamp(file)) is not None}
-        checker.check([file for file, stamp in now.items() if stamps.get(file) != stamp])
-        stamps |= now
-        wait()
-
-
-def _stamp(file: Path) -> tuple[int, ...] | None:
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino

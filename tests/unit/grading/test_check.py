@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import re
 import sqlite3
 from pathlib import Path
@@ -12,7 +11,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from course_lib.cli.app import application
-from course_lib.grading.check import Checker, CheckError, files_of, watch
+from course_lib.grading.check import CheckError, files_of
 from course_lib.grading.progress import FILE_NAME, Progress
 from course_lib.grading.terminal import shown
 from course_lib.grading.verdict import CheckResult, CheckState, Verdict, VerdictKind
@@ -21,7 +20,6 @@ from course_lib.tasks import all_tasks, find_task
 from tests.support.submissions import STUB, TASK, notebook, task_cell, write
 
 CHECKOUT = Path(__file__).parents[3]
-OTHER_STUB = "# YOUR CODE HERE\n# not yet\n"
 BROKEN = "def f(:\n"
 
 
@@ -96,87 +94,6 @@ def test_files_are_those_of_a_folder_or_themselves(tmp_path):
     assert files_of([tmp_path / "f", b]) == [a, b]
     with pytest.raises(CheckError):
         files_of([tmp_path / "f" / "c.txt"])
-
-
-class _Enough(Exception):
-    pass
-
-
-def test_only_what_has_changed_is_checked_again(tmp_path):
-    path = write(tmp_path / "a.ipynb", notebook(task_cell(STUB), task_cell(BROKEN, "samplers.evaluate")))
-    seen, complaints = [], []
-    checker = Checker(
-        [path], None, lambda verdict, place: seen.append((verdict.task, place)), complaints.append
-    )
-    rounds = [
-        lambda: None,  # nothing happens
-        lambda: write(path, path.read_text()),  # saved, but the same
-        lambda: write(path, notebook(task_cell(OTHER_STUB), task_cell(BROKEN, "samplers.evaluate"))),
-        path.unlink,  # an editor that replaces files
-        lambda: write(path, notebook(task_cell(OTHER_STUB), task_cell(BROKEN * 2, "samplers.evaluate"))),
-        lambda: write(path, '{"half'),
-    ]
-    steps = iter(rounds)
-    log = []
-
-    def wait():
-        log.append(len(seen))
-        try:
-            step = next(steps)
-        except StopIteration:
-            raise _Enough from None
-        step()
-
-    with pytest.raises(_Enough):
-        watch(checker, wait)
-    assert log == [2, 2, 2, 3, 3, 4, 4]
-    assert [task for task, _ in seen[2:]] == [TASK, "samplers.evaluate"]
-    assert complaints == ["a.ipynb is not a notebook (no JSON)."]
-
-
-def test_a_file_that_is_gone_does_not_keep_others_from_being_checked(tmp_path):
-    gone = write(tmp_path / "gone.ipynb", notebook(task_cell(STUB)))
-    stays = write(tmp_path / "stays.ipynb", notebook(task_cell(STUB)))
-    seen = []
-    checker = Checker([gone, stays], None, lambda verdict, place: seen.append(place), pytest.fail)
-    rounds = [gone.unlink, lambda: write(stays, notebook(task_cell(OTHER_STUB)))]
-
-    def wait():
-        if len(rounds) == 0:
-            raise _Enough
-        rounds.pop(0)()
-
-    with pytest.raises(_Enough):
-        watch(checker, wait)
-    assert seen == ["gone.ipynb, cell 1", "stays.ipynb, cell 1", "stays.ipynb, cell 1"]
-
-
-def same_time(path, replace):
-    """Put something else into the file without its time changing, as within one tick of a coarse clock."""
-    before = path.stat()
-    replace()
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert path.stat().st_mtime_ns == before.st_mtime_ns
-
-
-@pytest.mark.parametrize("how", ["another size", "another file"])
-def test_a_file_that_changes_within_one_tick_of_the_clock_is_checked_again(tmp_path, how):
-    path = write(tmp_path / "a.ipynb", notebook(task_cell(STUB)))
-    new = notebook(task_cell(STUB + "# more\n" if how == "another size" else STUB.replace("YOUR", "MORE")))
-    beside = write(tmp_path / "a.tmp", new)
-    seen = []
-    checker = Checker([path], None, lambda verdict, place: seen.append(place), pytest.fail)
-    replace = (lambda: path.write_text(new)) if how == "another size" else (lambda: beside.replace(path))
-    rounds = [lambda: same_time(path, replace)]
-
-    def wait():
-        if not rounds:
-            raise _Enough
-        rounds.pop()()
-
-    with pytest.raises(_Enough):
-        watch(checker, wait)
-    assert seen == ["a.ipynb, cell 1"] * 2
 
 
 def test_hints_come_one_by_one_and_count_as_in_a_notebook(tmp_path):
