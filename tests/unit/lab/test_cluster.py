@@ -62,7 +62,9 @@ def test_the_end_of_a_log_is_the_root_cause_without_what_differs_from_run_to_run
         "  traceback : Traceback (most recent call last):",
         '    File "train.py", line 10, in main',
     ]
-    assert ending(LOG.replace("27642)", "27642) ")) == ending(LOG), "torch 2.13 has a place for a signal there"
+    assert ending(LOG.replace("27642)", "27642) ")) == ending(LOG), (
+        "torch 2.13 has a place for a signal there"
+    )
     killed = ending(LOG.replace("1 (pid: 27642)", "-9 (pid: 27642) (SIGKILL)"))
     assert "  exitcode  : -9 (SIGKILL)\n" in killed
     assert ending(GAVE_UP) == last_words(GAVE_UP) == "RendezvousTimeoutError"
