@@ -10,9 +10,10 @@ from course_lib.doctor.models import shared_models
 from course_lib.doctor.notes import Notes, notes_of
 from course_lib.doctor.nothing_distributed import not_seen
 from course_lib.doctor.outside_ddp import on_purpose, stepped_outside
-from course_lib.doctor.words import rank_list, steps
+from course_lib.doctor.words import names_in_a_row, rank_list, steps
 from course_lib.outcome.outcome import Outcome
 from course_lib.outcome.probe_notes import EpochNotes
+from course_lib.ranks.status import MOST_RECORDS
 
 
 def silent_about(outcome: Outcome) -> str:
@@ -63,6 +64,33 @@ def compared_samples(notes: Notes) -> list[str]:
             f"{sum(map(len, given))} rows that training loaders gave: {met} met on more than one rank"
         )
     return found
+
+
+def compared_collectives(outcome: Outcome) -> list[str]:
+    """How many each rank has issued of which the recorder still knows; in one order, where that holds for all ranks."""
+    recorded = [outcome.recorded.get(rank, ()) for rank in outcome.ranks]
+    number = len(recorded[0])
+    if not number or any(len(records) != number for records in recorded):
+        return []
+    newest = "the newest " if number == MOST_RECORDS else ""
+    orders = {tuple((each.group, each.op) for each in records) for records in recorded}
+    compared = "in the same order" if len(orders) == 1 else "compared within each group"
+    return [f"{newest}{steps(number, 'collective')} on every rank, {compared}"]
+
+
+def without_gradient(notes: Notes) -> list[str]:
+    """Parameters of DDP models that no rank has ever got a gradient for, though they require one."""
+    names: dict[str, None] = {}
+    for model in shared_models(notes):
+        own = [told.models[0] for told in model.noted(notes).values() if told.models]
+        # Where all have none, an optimizer has used them up within backward().
+        if own and all(each.backwards and len(each.never) < each.parameters for each in own):
+            names |= dict.fromkeys(name for name in own[0].never if all(name in each.never for each in own))
+    if not names:
+        return []
+    return [
+        f"no gradient has ever come for {steps(len(names), 'parameter')} ({names_in_a_row(list(names), 3)})"
+    ]
 
 
 def _first_epochs(notes: Notes) -> list[list[EpochNotes]]:

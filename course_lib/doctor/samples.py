@@ -54,8 +54,8 @@ def _renumbered(one: Labels, other: Labels) -> dict[int, int]:
         back[other[row]].add(one[row])
     differing = [row for row in shared if one[row] != other[row]]
     distinct = {one[row] for row in differing}
-    # Where each row has a label of its own, any two numberings would fit.
-    if len(differing) < max(_FEWEST, 2 * len(distinct)):
+    # Where each row has a label of its own, or all of a rank's have one, any two numberings would fit.
+    if len(distinct) < 2 or len(differing) < max(_FEWEST, 2 * len(distinct)):
         return {}
     if any(len(found) > 1 for found in [*pairs.values(), *back.values()]):
         return {}
@@ -142,9 +142,9 @@ def unlike_datasets(notes: Notes) -> Diagnosis | None:
 def same_stream(notes: Notes) -> Diagnosis | None:
     """Every rank reads the whole stream, and its model gets the same of it."""
     first = [loader.epochs[0] for loader in _training(notes).values()]
-    if not first or any(
-        each.indices or len(each.rows) < _FEWEST or each.rows != first[0].rows for each in first
-    ):
+    if not first or any(each.indices or each.rows != first[0].rows for each in first):
+        return None
+    if len(set(first[0].rows)) < _FEWEST:
         return None
     # A script may deal out the rows itself, after the loader.
     inputs = [[model.inputs for model in told.models] for told in notes.values()]

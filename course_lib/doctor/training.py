@@ -28,7 +28,8 @@ def training_fault(notes: Notes) -> Diagnosis | None:
 
 def _gradients_cut(own: dict[int, ModelNotes], notes: Notes) -> Diagnosis | None:
     """Parameters that never get a gradient feed a collective behind which autograd sees nothing."""
-    if any(model.backwards < _FEWEST for model in own.values()):
+    # Gradients that an optimizer has used up within backward() are none afterwards, either: all of them.
+    if any(model.backwards < _FEWEST or len(model.never) >= model.parameters for model in own.values()):
         return None
     cut = [name for name in next(iter(own.values())).cut if all(name in model.cut for model in own.values())]
     where = next((notes[rank].gathered_at for rank in own), "")

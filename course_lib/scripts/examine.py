@@ -11,8 +11,14 @@ from typing import TextIO
 
 from course_lib.doctor.diagnose import explained, without_progress
 from course_lib.doctor.notes import notes_of
-from course_lib.doctor.remarks import compared_samples, compared_weights, not_looked_at, silent_about
-from course_lib.doctor.words import steps
+from course_lib.doctor.remarks import (
+    compared_collectives,
+    compared_samples,
+    compared_weights,
+    not_looked_at,
+    silent_about,
+    without_gradient,
+)
 from course_lib.outcome.fold import rank_list, table
 from course_lib.outcome.outcome import Diagnosis, Kind, Outcome
 from course_lib.outcome.probe_notes import WaitingShare
@@ -199,9 +205,8 @@ def checked(outcome: Outcome) -> list[str]:
     sentences = []
     sentences += compared_weights(notes)
     sentences += compared_samples(notes)
-    numbers = {len(found) for found in outcome.recorded.values()}
-    if len(numbers) == 1 and max(numbers):
-        sentences.append(f"{steps(numbers.pop(), 'collective')} on every rank, in the same order")
+    sentences += compared_collectives(outcome)
+    sentences += without_gradient(notes)
     counts = [each.counts for each in told]
     if counts[0].steps:
         span = sorted({count.steps for count in counts})

@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 Gradients = list[tuple[int, int] | None]
 
 _MOST_EVENTS = 20
+#: Parameters without a gradient that are named.
+_MOST_NAMES = 400
 #: Calls of DDP models whose order is reported, and steps whose closures are: the newest.
 _MOST_CALLS = 100
 #: Failures whose model is reported, the first.
@@ -132,8 +134,8 @@ class Model:
             bypassed=self.bypassed,
             without_gradient=tuple(self.without_gradient[:_MOST_EVENTS]),
             parameters=self.parameters,
-            never=tuple(sorted(self.never or ())[:_MOST_EVENTS]),
-            cut=tuple(sorted(self.cut & (self.never or set()))[:_MOST_EVENTS]),
+            never=tuple(sorted(self.never or ())[:_MOST_NAMES]),
+            cut=tuple(sorted(self.cut & (self.never or set()))[:_MOST_NAMES]),
             evaluating=self.evaluating,
             has_modes=self.has_modes,
             inputs=tuple(self.inputs),

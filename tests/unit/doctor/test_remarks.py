@@ -1,5 +1,7 @@
 """What a report without a diagnosis says all the same; what a guarded hook does with its errors."""
 
+from dataclasses import replace
+
 import pytest
 
 from course_lib.doctor.diagnose import explained
@@ -90,6 +92,36 @@ def test_rows_are_said_to_be_compared_only_where_several_ranks_have_met_them():
     assert said(to_record(1, 2), to_record(3, 4)) == f"{gave}none was met on more than one rank"
     assert said(to_record(1, 2), to_record(2, 4)) == f"{gave}1 was met on more than one rank"
     assert not any("rows" in sentence for sentence in checked(watched(to_record(1), to_record())))
+
+
+def test_collectives_are_said_to_be_in_one_order_only_where_they_are():
+    told = notes(models=models(0), weights=weights(1))
+
+    def said(*recorded):
+        return next(
+            each
+            for each in checked(watched(told, told, recorded=dict(enumerate(recorded))))
+            if "collective" in each
+        )
+
+    assert said((record("", 3),), (record("", 3),)) == "1 collective on every rank, in the same order"
+    own = replace(record("", 3), group="2")
+    assert said((record("", 3),), (own,)) == "1 collective on every rank, compared within each group"
+    many = (record("", 3),) * 400
+    assert said(many, many) == "the newest 400 collectives on every rank, in the same order"
+
+
+def test_parameters_that_no_rank_has_got_a_gradient_for_are_named():
+    def to_record(*never):
+        return notes(
+            models=[{**models(0)[0], "backwards": 4, "parameters": 9, "never": never}], weights=weights(1)
+        )
+
+    each = to_record("head.bias", "head.weight"), to_record("head.bias")
+    assert "no gradient has ever come for 1 parameter (head.bias)" in checked(watched(*each))
+    assert not any(
+        "gradient" in sentence for sentence in checked(watched(to_record("head.bias"), to_record()))
+    )
 
 
 def test_who_is_waited_for_is_said_where_all_others_wait_most_of_the_time():

@@ -1,0 +1,135 @@
+"""Rows that loaders gave, made up: where the rules about them speak, and where they must not."""
+
+import pytest
+
+from course_lib.doctor.samples import sample_fault
+from tests.support.watched import notes
+
+MODEL = {"number": 0, "ranks": [0, 1], "forwards": 4, "inputs": [5]}
+ROWS = range(40)
+
+
+def epoch(rows, indices=(), **told):
+    return {
+        "indices": list(indices),
+        "batches": 4,
+        "crc": 1,
+        "ended": True,
+        "rows": [list(row) for row in rows],
+        **told,
+    }
+
+
+def loader(*epochs, trains=True, **told):
+    return {
+        "number": 0,
+        "sampler": "RandomSampler",
+        "shuffles": True,
+        "samples": 80,
+        "trains": trains,
+        "epochs": list(epochs),
+        **told,
+    }
+
+
+def dealt(rank, *epochs, **told):
+    return loader(*epochs, **{"sampler": "DistributedSampler", "share": [rank, 2], "dealt": 40, **told})
+
+
+def said(*loaders, model=MODEL):
+    found = sample_fault({rank: notes(models=[model], loaders=own) for rank, own in enumerate(loaders)})
+    return found.kind if found is not None else "nothing"
+
+
+def labelled(*labels):
+    """Rows of a stream with these labels, each rank's in an order of its own."""
+    return [loader(epoch((-1, row, labels[row % len(labels)]) for row in ROWS))]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "kind"),
+    [
+        ((0, 1, 2, 3), (1, 0, 2, 3), "labels_differ"),
+        ((0, 1, 2, 3), (0, 1, 2, 3), "same_data"),
+        ((0, 1, 2, 3), (1, 1, 1, 1), "nothing"),  # no numbering makes the one of the other
+        ((0, 0, 0, 0), (1, 1, 1, 1), "nothing"),  # the rank itself is the label
+        (tuple(ROWS), (*ROWS[1:], 0), "nothing"),  # each row has a label of its own
+        ((None, None), (None, None), "same_data"),
+    ],
+)
+def test_labels_differ_where_the_ranks_number_the_same_classes_otherwise(one, other, kind):
+    assert said(labelled(*one), labelled(*other)) == kind
+
+
+def test_a_label_that_changes_from_draw_to_draw_is_compared_with_none():
+    changing = [loader(epoch([(-1, row, (row + turn) % 2) for row in ROWS for turn in (0, 1)]))]
+    assert said(changing, labelled(1, 0)) == "nothing"
+
+
+def test_without_a_model_that_averages_over_all_ranks_each_may_train_on_what_it_likes():
+    assert said(labelled(0, 1), labelled(1, 0), model=MODEL | {"ranks": [0]}) == "nothing"
+
+
+def evaluated(rows):
+    return loader(epoch(rows), trains=False, evaluates=True)
+
+
+def test_rows_of_the_validation_that_another_rank_trains_on_are_no_fault_where_a_rank_trains_on_its_own_too():
+    low, high = [(-1, row, 0) for row in ROWS[:20]], [(-1, row, 0) for row in ROWS[20:]]
+    assert (
+        said([loader(epoch(low)), evaluated(high)], [loader(epoch(high)), evaluated(low)]) == "split_differs"
+    )
+    assert said([loader(epoch(low)), evaluated(low)], [loader(epoch(high)), evaluated(low)]) == "nothing"
+    assert (
+        said([loader(epoch(low)), evaluated(high[:9])], [loader(epoch(high)), evaluated([(-1, 99, 0)])])
+        == "nothing"
+    )
+
+
+def test_datasets_are_unlike_only_where_a_number_gives_the_same_row_again():
+    def drawn(rank, first, second):
+        return [dealt(rank, *(epoch([(n, base + n, None) for n in ROWS], ROWS) for base in (first, second)))]
+
+    assert said(drawn(0, 100, 100), drawn(1, 900, 900)) == "unlike_datasets"
+    assert said(drawn(0, 100, 200), drawn(1, 900, 700)) == "nothing", "each draw is another crop"
+    assert said(drawn(0, 100, 100), drawn(1, 100, 100)) == "nothing"
+
+
+def test_the_first_of_many_rows_do_not_show_that_ranks_go_through_the_same_ones():
+    def shuffled(order, indices):
+        return [loader(epoch([(n, n, None) for n in order], indices))]
+
+    assert said(shuffled(ROWS, ROWS), shuffled(ROWS[::-1], ROWS[::-1])) == "not_split"
+    assert said(shuffled(ROWS, range(60)), shuffled(ROWS[::-1], range(60))) == "nothing"
+    left = [loader(epoch([(n, n, None) for n in ROWS], ROWS, ended=False))]
+    assert said(left, shuffled(ROWS[::-1], ROWS[::-1])) == "nothing"
+
+
+def test_a_share_of_a_share_is_told_from_samples_that_are_left_out():
+    def drew(rank, number, batching="ShareOfBatches"):
+        return [dealt(rank, epoch([], range(number)), batching=batching)]
+
+    assert said(drew(0, 20), drew(1, 20)) == "split_twice"
+    assert said(drew(0, 36), drew(1, 36)) == "nothing"
+    assert said(drew(0, 20, "BatchSampler"), drew(1, 20, "BatchSampler")) == "nothing"
+
+
+def test_one_shard_is_not_all_that_was_evaluated_where_the_other_rank_goes_through_its_own():
+    shards = [dealt(rank, epoch([], range(rank, 80, 2)), trains=False) for rank in range(2)]
+    looked = shards[0] | {"evaluates": True}
+    assert said([looked], []) == "one_shard_evaluated"
+    assert said([looked], [shards[1]]) == "nothing", "it evaluates with a copy of the model"
+    assert said([looked | {"epochs": [epoch([], range(8), ended=False)]}], []) == "nothing"
+
+
+def test_workers_that_keep_a_stream_are_found_by_what_the_script_has_set():
+    def read(epochs, **told):
+        return [loader(*epochs, **{"kept_workers": True, **told})]
+
+    def streams(rank, after, **told):
+        rows = [(-1, 100 * rank + row, None) for row in ROWS]
+        return read([epoch(rows, settings={"epoch": 0}), epoch(rows, settings={"epoch": after})], **told)
+
+    assert said(streams(0, 1), streams(1, 1)) == "same_order_every_epoch"
+    assert said(streams(0, 0), streams(1, 0)) == "nothing"
+    assert said(streams(0, 1, kept_workers=False), streams(1, 1, kept_workers=False)) == "nothing"
