@@ -70,7 +70,8 @@ def _report(runs: Sequence[Sequence[Snapshot]]) -> NoReturn:
 
 def _text(found: Finding, ranks: int) -> str:
     if found.outcome is None or found.outcome.diagnosis is None:
-        return f"The ranks get on, as far as two looks at {ranks} of them tell."
+        told = f"The ranks get on, as far as two looks at {ranks} of them tell."
+        return "\n".join([told, *(f"  {line}" for line in found.recorded)])
     told = verdict_text(Examination(found.outcome, ()))
     if found.firm:
         return told

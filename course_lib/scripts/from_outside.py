@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from course_lib.doctor import dumps
 from course_lib.doctor.diagnose import explained
 from course_lib.doctor.words import rank_list, verb
 from course_lib.outcome.facts import Facts
@@ -31,6 +32,7 @@ from course_lib.ranks import nccl_counts
 from course_lib.ranks.kernel import deadlock
 from course_lib.ranks.outside import calls, processes
 from course_lib.ranks.outside.calls import DEFAULT_GROUP
+from course_lib.ranks.outside.dumps import Dump, dumps_of
 from course_lib.ranks.outside.looks import collective_of, look
 from course_lib.ranks.status import FromOutside, RankStatus
 from course_lib.scripts.machines import NotesError, read_marked, write_marked
@@ -55,6 +57,7 @@ class Snapshot:
         before, now: what the ranks did, by rank.
         ended: exit codes of ranks whose processes are still listed.
         errors: what ranks without a process have left behind of an exception.
+        dumps: files of torch's flight recorder, by rank; also of ranks of other machines, in a folder that they share.
     """
 
     course: str
@@ -67,6 +70,7 @@ class Snapshot:
     now: Mapping[int, RankStatus]
     ended: Mapping[int, int] = field(default_factory=dict)
     errors: Mapping[int, str] = field(default_factory=dict)
+    dumps: Mapping[int, Dump] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -77,11 +81,13 @@ class Finding:
         outcome: with the diagnosis; None while the ranks get on.
         firm: whether that is worth an alarm; else a rank may just be slow.
         kind: proved, probable or unknown, in words.
+        recorded: what files of the flight recorder say, where there is no diagnosis; else that holds it.
     """
 
     outcome: Outcome | None
     firm: bool = False
     kind: str = ""
+    recorded: tuple[str, ...] = ()
 
 
 def snapshots(
@@ -190,6 +196,7 @@ def _snapshot(
         _in_world(by_rank[1], world),
         ended,
         _left_errors(absent, ranks.values()),
+        dumps_of(ranks[min(ranks)], range(world)),
     )
 
 
@@ -241,7 +248,8 @@ def save(snapshot: Snapshot, folder: Path, *, values: bool = False) -> Path:
             rank: _without_values(snapshot.before[rank], status) for rank, status in snapshot.now.items()
         }
         before, now = ({rank: pair[n] for rank, pair in pairs.items()} for n in (0, 1))
-        snapshot = replace(snapshot, before=before, now=now, errors={})
+        files = {rank: dump.without_source() for rank, dump in snapshot.dumps.items()}
+        snapshot = replace(snapshot, before=before, now=now, errors={}, dumps=files)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"outside-{snapshot.host}-{min(snapshot.now)}-{max(snapshot.now)}.json"
     write_marked(path, snapshot, _MARK)
@@ -326,9 +334,10 @@ def judged(told: Sequence[Snapshot]) -> Finding:
     unequal = bool(nccl_counts.apart(launched)) and all(
         _launched(before[rank]) == launched[rank] for rank in launched
     )
+    recorded = dumps.lines({rank: dump for one in told for rank, dump in one.dumps.items()})
     idle = [rank for rank in busy if _never_ends(before[rank], now[rank], seconds)]
     if not blocked and not stopped and not unequal and (not busy or len(idle) < len(busy)):
-        return Finding(None)
+        return Finding(None, recorded=tuple(recorded))
     waiting = {
         rank: _waiting(rank, now, blocked, stopped, [*gone, *over, *busy, *stopped])
         for rank in sorted(running)
@@ -371,7 +380,7 @@ def judged(told: Sequence[Snapshot]) -> Finding:
     kind = "proved" if proved else "probable" if (doubts and firm) or unequal else "unknown"
     assert outcome.diagnosis is not None
     errors = {rank: text for one in told for rank, text in one.errors.items() if rank in absent}
-    diagnosis = _with_evidence(outcome.diagnosis, now, busy, unseen, kind, errors)
+    diagnosis = _with_evidence(outcome.diagnosis, now, busy, unseen, kind, errors, recorded)
     return Finding(replace(outcome, diagnosis=diagnosis), firm, kind)
 
 
@@ -480,6 +489,7 @@ def _with_evidence(
     unseen: Collection[int],
     kind: str,
     errors: Mapping[int, str],
+    recorded: Iterable[str],
 ) -> Diagnosis:
     """The same with what else was seen: workers, errors, ranks that are at another step of a loop."""
     lines = [f"rank {rank}: {text}" for rank in busy for text in now[rank].outside.workers]  # type: ignore[union-attr]
@@ -487,7 +497,7 @@ def _with_evidence(
     for rank, status in now.items():
         assert status.outside is not None
         lines += [f"rank {rank}: {text}" for text in (status.outside.error, status.outside.problem) if text]
-    lines += [*_apart(now), *_called(now), *_groups(now)]
+    lines += [*_apart(now), *_called(now), *_groups(now), *recorded]
     if unseen:
         lines.append(
             f"{rank_list(unseen)} {verb(unseen, 'was', 'were')} not looked at: no process of theirs is here"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pickle
 import shutil
 import socket
 import socketserver
@@ -23,8 +24,9 @@ from typer.testing import CliRunner
 
 from course_lib.cli.app import application
 from course_lib.ranks.outside.processes import processes
+from course_lib.ranks.process import die_with_parent
 from course_lib.scripts.from_outside import Finding, judged, read_saved, save, snapshots
-from tests.support.ranks_and_kernels import ROOT, until
+from tests.support.ranks_and_kernels import ROOT, until, until_gone
 
 pytestmark = [
     pytest.mark.slow,
@@ -34,7 +36,7 @@ pytestmark = [
     ),
 ]
 HEAD = """
-
+__import__("ctypes").CDLL(None).prctl(1, 9)  # no rank outlives its torchrun, which does not end them when it is killed
 import os, sys, threading, time
 import torch, torch.distributed as dist, torch.nn as nn
 from torch.nn.parallel import DistributedDataParallel as DDP
@@ -776,6 +778,7 @@ def running(folder: Path, text: str, ranks: int = 3, *launcher: str) -> Iterator
             stdout=log,
             stderr=log,
             start_new_session=True,
+            preexec_fn=die_with_parent,
         )
     try:
         until(lambda: len(list(folder.glob("ready-*"))) == ranks or process.poll() is not None, 90.0)
@@ -788,6 +791,26 @@ def running(folder: Path, text: str, ranks: int = 3, *launcher: str) -> Iterator
         process.wait()
         os.close(read)
         os.close(write)
+
+
+def test_no_rank_outlives_a_killed_test(tmp_path):
+    hung = HUNG["only rank 0 in a barrier"][0]
+    code = f"""
+import sys
+from pathlib import Path
+from tests.integration.test_attach import running
+with running(Path({str(tmp_path)!r}), {hung!r}) as pids:
+    print(*pids, flush=True)
+    sys.stdin.read()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as tester:
+        pids = [int(word) for word in tester.stdout.readline().split()]
+        agents = [each.pid for each in psutil.Process(tester.pid).children()]
+        tester.kill()
+        until_gone([*pids, *agents])
+    assert len(pids) == 3
 
 
 def started_by(pid: int) -> list[int]:
@@ -863,6 +886,65 @@ def test_what_a_rank_that_has_ended_has_left_for_torchrun_is_told(last, said, tm
     assert said in evidence
     path = save(told, tmp_path / "seen")
     assert "bad sample" not in path.read_text(encoding="utf-8")
+
+
+DUMPS = """
+def dump():
+    from torch._C._distributed_c10d import _dump_fr_trace
+    told = b""
+    while b"gloo:all_reduce" not in told and b"gloo:broadcast" not in told:
+        told = _dump_fr_trace(True, True, False)
+    with open(os.environ["TORCH_FR_DUMP_TEMP_FILE"] + str(rank), "wb") as file:
+        file.write(told)
+    ready()
+threading.Thread(target=dump, daemon=True).start()
+if rank == 0:
+    dist.broadcast(torch.ones(4, 2), src=1)
+else:
+    dist.all_reduce(torch.ones(7))
+"""
+
+
+def test_dumps_of_the_flight_recorder_are_joined_with_the_stacks(tmp_path, monkeypatch):
+    """torch's recorder, as gloo fills it; a thread of the script writes the files, which NCCL's watchdog does."""
+    monkeypatch.setenv("TORCH_FR_DUMP_TEMP_FILE", "fr_")  # as the ranks see their folder
+    (tmp_path / "fr_2").write_bytes(b"of an earlier run")
+    os.utime(tmp_path / "fr_2", (1, 1))
+    with running(tmp_path, DUMPS) as pids:
+        (tmp_path / "fr_1").write_bytes(pickle.dumps({"entries": [print]}))
+        found = firm(pids)
+        (told,) = snapshots(pids)
+    assert found.kind == "proved"
+    evidence = "\n".join(found.outcome.diagnosis.evidence)
+    assert "flight recorder's dumps of ranks 0-2, written" in evidence
+    assert (
+        "rank 0: last issued broadcast() (4x2 float32), number 1 of group 0 at train.py, line 23, not over then"
+    ) in evidence
+    assert "rank 1: fr_1 cannot be read (UnpicklingError: it asks for builtins.print)" in evidence
+    assert (
+        "number 1 of group 0 is broadcast() (4x2 float32) on rank 0, and all_reduce() (7 float32) on rank 2"
+        in (evidence)
+    )
+    path = save(told, tmp_path / "seen")
+    assert "dist.broadcast" not in path.read_text(encoding="utf-8")
+    assert "number 1 of group 0 is" in "\n".join(
+        judged(read_saved(tmp_path / "seen")).outcome.diagnosis.evidence
+    )
+
+
+@pytest.mark.parametrize("name", ["recorded_left_out", "by_hand_left_out"])
+def test_dumps_of_nccl_s_watchdog_tell_who_has_not_issued_what(name, tmp_path, monkeypatch):
+    """Of an H200, and written by hand, beside ranks of gloo's that wait for each other in no collective."""
+    told = json.loads((ROOT / "tests/unit/nccl_dumps" / f"{name}.json").read_text(encoding="utf-8"))["ranks"]
+    monkeypatch.setenv("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", str(tmp_path / "nccl_trace_rank_"))
+    with running(tmp_path, "\nready()\nif rank:\n    time.sleep(1000)\ndist.barrier()\n", 2) as pids:
+        for rank, dump in told.items():
+            (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(dump))
+        found = judged(snapshots(pids))
+    assert found.kind != "proved"
+    number = len(told["0"]["entries"])
+    assert f"rank 1 had not issued all_reduce() (" in "\n".join(found.outcome.diagnosis.evidence)
+    assert f"float32), number {number} of group 0" in "\n".join(found.outcome.diagnosis.evidence)
 
 
 @pytest.mark.parametrize("name", SOUND)

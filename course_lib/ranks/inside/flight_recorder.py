@@ -78,8 +78,12 @@ def recorded_collectives(
     entries = _entries(stacks)
     if more := list(of_nccl):
         entries = sorted([*entries, *more], key=lambda entry: int(entry["time_created_ns"]))
-    entries = _newest_lives(entries, since_ns)[-MOST_RECORDS:]
-    return [_record(entry) for entry in entries]
+    return collectives_of(entries, since_ns)
+
+
+def collectives_of(entries: Iterable[Entry], since_ns: int = 0) -> list[CollectiveRecord]:
+    """The newest collectives among the entries of a recorder's dump, oldest first."""
+    return [_record(entry) for entry in _newest_lives(entries, since_ns)[-MOST_RECORDS:]]
 
 
 def _entries(stacks: bool) -> list[Entry]:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ _VARIABLES = (
     ("LOCAL_RANK", "WORLD_SIZE"),
 )
 _PPID = 1
+#: When it began, in ticks since the machine did.
+_STARTED = 19
 #: No more of a rank's log is read, from its end.
 _MOST_BYTES = 1 << 16
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
@@ -134,6 +137,15 @@ def exit_code(pid: int) -> int | None:
         if fields[0] == b"Z":
             told = int(fields[STAT_EXIT_CODE])
             return -(told & 0x7F) if told & 0x7F else told >> 8
+    return None
+
+
+def started_at(pid: int) -> float | None:
+    """When a process began, in seconds since 1970, some hundredths early; None where it is gone."""
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        began = int(stat_fields(_read(pid, "stat"))[_STARTED]) / os.sysconf("SC_CLK_TCK")
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - began
+        return time.time() - age - 0.05
     return None
 
 
