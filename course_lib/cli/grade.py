@@ -16,13 +16,17 @@ from course_lib.grading.classroom import gradebook
 from course_lib.grading.classroom.batch import ClassReport, Learner, grade_class
 from course_lib.grading.classroom.gradebook import JSON_MARK
 from course_lib.grading.classroom.layout import Layout
-from course_lib.grading.classroom.pages import MARK, write_pages
+from course_lib.grading.classroom.pages import MARK, SIGNS, write_pages
 from course_lib.grading.classroom.results import FILE_NAME, Results, ResultsError
 from course_lib.grading.classroom.submissions import NoSubmissionsError, read_submissions
 from course_lib.grading.plain_text import one_line
 from course_lib.grading.terminal import console
 from course_lib.own_files import NotOurFileError, check_ours, remember
+from course_lib.tasks import Task, UnknownTaskError, all_tasks, find_task
 from course_lib.versions import versions_line
+
+#: A terminal has room for the words of so many tasks beside each other.
+MOST_COLUMNS = 6
 
 
 def grade(
@@ -48,6 +52,20 @@ def grade(
     force: Annotated[
         bool, typer.Option("--force", help="Write also over files that this command did not write.")
     ] = False,
+    lesson: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--lesson",
+            metavar="LESSON",
+            help="Grade the tasks of this lesson only, such as 03; may be repeated.",
+        ),
+    ] = None,
+    task: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--task", metavar="TASK", help="Grade this task only, such as samplers.evaluate; may be repeated."
+        ),
+    ] = None,
     results: Annotated[
         Path | None,
         typer.Option(
@@ -61,6 +79,7 @@ def grade(
 
     Exit code 0: everything could be read and graded. 1: something could not; it is named. 2: nothing to grade.
     """
+    assigned = _assigned(lesson or [], task or [])
     kept = results if results is not None else submissions / FILE_NAME
     try:
         _check_outputs(submissions, csv, json, html, force)
@@ -74,7 +93,7 @@ def grade(
             if store.damaged:
                 typer.echo(f"{store.damaged} damaged line(s) in {kept}: graded again.", err=True)
             with progress_bar("grading") as tell:
-                report = grade_class(handed_in, store, jobs or _cores(), tell)
+                report = grade_class(handed_in, store, jobs or _cores(), tell, assigned)
             if report.graded:
                 typer.echo(f"{report.graded} of {report.graded} answers graded", err=True)
         _write(report, csv, csv_layout, json, html)
@@ -89,6 +108,29 @@ def grade(
         raise typer.Exit(130) from None
     _print(report)
     raise typer.Exit(0 if report.flawless else 1)
+
+
+def _assigned(lessons: list[str], names: list[str]) -> tuple[Task, ...] | None:
+    """The tasks that are meant, in the course's order; None where none is named. Exits with one line for a wrong name."""
+    try:
+        meant = {find_task(name).name for name in names}
+    except UnknownTaskError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from None
+    for said in lessons:
+        number = f"{int(said):02}_" if said.isdecimal() else said
+        found = {
+            task.name
+            for task in all_tasks()
+            if task.lesson in (said, said.removesuffix(".ipynb")) or task.lesson.startswith(number)
+        }
+        if not found:
+            typer.echo(
+                f"There is no lesson {said!r} with tasks; say 03 or 03_samplers, for example.", err=True
+            )
+            raise typer.Exit(2)
+        meant |= found
+    return tuple(task for task in all_tasks() if task.name in meant) or None
 
 
 def _check_outputs(
@@ -137,6 +179,11 @@ def _write(
 def _print(report: ClassReport) -> None:
     screen = console()
     screen.print(_table(report))
+    if len(report.tasks) > MOST_COLUMNS:
+        screen.print(
+            "A sign for each task, in the course's order: "
+            + ", ".join(f"{s} {name}" for name, s in SIGNS.items())
+        )
     if any(learner.problems for learner in report.learners):
         screen.print("(!) Something is wrong with this learner's files: see below.")
     if any(entry.worth_reading for learner in report.learners for entry in learner.entries.values()):
@@ -152,6 +199,9 @@ def _print(report: ClassReport) -> None:
 
 
 def _table(report: ClassReport) -> Table:
+    """A column for each task; for many tasks, one for each lesson with a sign for each of its tasks."""
+    if len(report.tasks) > MOST_COLUMNS:
+        return _signs(report)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("learner")
     for task in report.tasks:
@@ -162,6 +212,24 @@ def _table(report: ClassReport) -> Table:
         states = (f"{entry.state} (read)" if entry.worth_reading else entry.state for entry in entries)
         name = one_line(learner.name) + (" (!)" if learner.problems else "")
         table.add_row(name, *states, f"{learner.score} of {report.max_score}")
+    return table
+
+
+def _signs(report: ClassReport) -> Table:
+    lessons = dict.fromkeys(task.lesson for task in report.tasks)
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
+    table.add_column("learner")
+    for lesson in lessons:
+        table.add_column(lesson[:2])
+    table.add_column("passed", justify="right", no_wrap=True)
+    for learner in report.learners:
+        cells = (
+            "".join(SIGNS[learner.entry(task).state] for task in report.tasks if task.lesson == lesson)
+            for lesson in lessons
+        )
+        read = " (read)" if any(entry.worth_reading for entry in learner.entries.values()) else ""
+        name = one_line(learner.name) + (" (!)" if learner.problems else "") + read
+        table.add_row(name, *cells, f"{learner.score} of {report.max_score}")
     return table
 
 

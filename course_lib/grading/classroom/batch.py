@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 
 from course_lib.grading.classroom.results import Results, key_of
-from course_lib.grading.classroom.submissions import Answer, HandedIn, Submission
+from course_lib.grading.classroom.submissions import Answer, HandedIn, Submission, may_answer
 from course_lib.grading.classroom.workers import grade_all
 from course_lib.grading.verdict import Verdict
 from course_lib.grading.worth_reading import worth_reading
@@ -21,13 +21,14 @@ class Entry:
     """What became of one task of one learner: a verdict; or the problem with grading it; or neither, if missing.
 
     Attributes:
-        place: where the answer stands. worth_reading: what in its source an instructor should look at.
+        place: where the answer stands. source: the answer itself. worth_reading: what in its source an instructor should look at.
     """
 
     verdict: Verdict | None = None
     problem: str = ""
     place: str = ""
     worth_reading: tuple[str, ...] = ()
+    source: str = ""
 
     @property
     def state(self) -> str:
@@ -60,8 +61,9 @@ class Learner:
 
     def entry(self, task: Task) -> Entry:
         """What became of a task."""
-        if task.name not in self.entries and self.unreadable:
-            return Entry(problem=f"It may be answered in {', '.join(self.unreadable)}, which cannot be read.")
+        files = [file for file in self.unreadable if may_answer(file, task)]
+        if task.name not in self.entries and files:
+            return Entry(problem=f"It may be answered in {', '.join(files)}, which cannot be read.")
         return self.entries.get(task.name, MISSING)
 
     @property
@@ -84,7 +86,7 @@ class ClassReport:
     """The whole class.
 
     Attributes:
-        tasks: those of every lesson from which a learner handed in a task, in the course's order.
+        tasks: what was assigned; otherwise those of every lesson from which a learner handed in a task. In the course's order.
         learners: by name. notes: what belongs to no learner. graded: answers that were run now; the others were known.
     """
 
@@ -121,17 +123,24 @@ class ClassReport:
 
 
 def grade_class(
-    handed_in: HandedIn, results: Results, jobs: int, on_graded: Callable[[int, int], None] | None = None
+    handed_in: HandedIn,
+    results: Results,
+    jobs: int,
+    on_graded: Callable[[int, int], None] | None = None,
+    assigned: tuple[Task, ...] | None = None,
 ) -> ClassReport:
     """Grade what has not been graded, and keep each verdict at once.
 
     Args:
         handed_in: the submissions. results: an open results file. jobs: worker processes.
         on_graded: called with the number of answers done and to be done.
+        assigned: the tasks to grade, in the course's order; answers to others are not looked at.
 
     Raises:
         ResultsError: verdicts cannot be kept.
     """
+    if assigned is not None:
+        handed_in = _only(handed_in, {task.name for task in assigned})
     wanted: dict[str, Answer] = {}
     for submission in handed_in.submissions:
         for answer in submission.answers:
@@ -149,7 +158,16 @@ def grade_class(
             if on_graded is not None:
                 on_graded(number, len(new))
     learners = tuple(_learner(submission, results, problems) for submission in handed_in.submissions)
-    return ClassReport(_tasks_of(learners), learners, handed_in.notes, len(new))
+    return ClassReport(assigned or _tasks_of(learners), learners, handed_in.notes, len(new))
+
+
+def _only(handed_in: HandedIn, names: Set[str]) -> HandedIn:
+    """What was handed in of these tasks."""
+    submissions = (
+        replace(one, answers=tuple(answer for answer in one.answers if answer.task in names))
+        for one in handed_in.submissions
+    )
+    return replace(handed_in, submissions=tuple(submissions))
 
 
 def _learner(submission: Submission, results: Results, problems: Mapping[str, str]) -> Learner:
@@ -157,7 +175,9 @@ def _learner(submission: Submission, results: Results, problems: Mapping[str, st
     for answer in submission.answers:
         key = key_of(answer)
         marks = worth_reading(answer.source)
-        entries[answer.task] = Entry(results.get(key), problems.get(key, ""), answer.place, marks)
+        entries[answer.task] = Entry(
+            results.get(key), problems.get(key, ""), answer.place, marks, answer.source
+        )
     return Learner(submission.learner, entries, submission.problems, submission.unreadable)
 
 

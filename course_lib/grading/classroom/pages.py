@@ -23,7 +23,7 @@ from course_lib.versions import versions_line
 LEARNERS = "learners"
 #: By this the course knows its own pages again.
 MARK = '<meta name="generator" content="ddp-course">'
-_SIGNS = {
+SIGNS = {
     "pass": "✓",
     "wrong": "✗",
     "error": "!",
@@ -50,7 +50,7 @@ def write_pages(report: ClassReport, folder: Path) -> Path:
         undefined=jinja2.StrictUndefined,
     )
     environment.globals.update(
-        signs=_SIGNS,
+        signs=SIGNS,
         marks=MARKS,
         generator=Markup(MARK),
         versions=versions_line(),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course_lib.grading.cells import SUFFIXES, TaskCell, complaint, is_task_script, read_cells
+from course_lib.tasks import Task, all_tasks
 
 #: More files than this in one learner's folder are no submission.
 MAX_FILES = 500
@@ -56,6 +57,17 @@ class HandedIn:
     notes: tuple[str, ...] = ()
 
 
+def may_answer(file: str, task: Task) -> bool:
+    """Whether a file whose contents are not known may hold an answer to a task.
+
+    Who keeps the course's name for a file answers in it what the course asks there; other files may hold anything.
+    """
+    path = Path(file)
+    lesson = next((task.lesson for task in all_tasks() if path.name.startswith(task.lesson)), None)
+    script = next((task.name for task in all_tasks() if task.script and path.match(task.script)), None)
+    return script == task.name if script else lesson in (None, task.lesson)
+
+
 class NoSubmissionsError(Exception):
     """The folder is none, or cannot be read; the message is one line."""
 
@@ -70,7 +82,7 @@ def read_submissions(folder: Path, ignore: Collection[Path] = ()) -> HandedIn:
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError as error:
-        raise NoSubmissionsError(f"{folder} cannot be read: {error.strerror}.") from None
+        raise NoSubmissionsError(_no_folder(folder, error)) from None
     files: dict[str, list[_Found]] = {}
     notes = []
     for entry in entries:
@@ -87,6 +99,15 @@ def read_submissions(folder: Path, ignore: Collection[Path] = ()) -> HandedIn:
         elif _leads_nowhere(path):
             files.setdefault(entry.name, []).append(_Found(path, entry.name, "is a link that leads nowhere"))
     return HandedIn(tuple(_submission(learner, files[learner]) for learner in sorted(files)), tuple(notes))
+
+
+def _no_folder(folder: Path, error: OSError) -> str:
+    if folder.is_file():
+        return (
+            f"{folder} is a file: name a folder with a sub-folder, or a notebook, for each learner. To check one file: "
+            f"ddp-course check {folder}"
+        )
+    return f"{folder} cannot be read: {error.strerror}."
 
 
 def _no_submission(path: Path) -> str:
