@@ -111,7 +111,7 @@ def grade(
 
 
 def _assigned(lessons: list[str], names: list[str]) -> tuple[Task, ...] | None:
-    """The tasks that are meant, in the course's order; None where none is named. Exits with one line for a wrong name."""
+    """The tasks that are meant, in the course's order; None where none is named. Exits where a name is wrong."""
     try:
         meant = {find_task(name).name for name in names}
     except UnknownTaskError as error:

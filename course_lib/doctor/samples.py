@@ -158,7 +158,7 @@ def not_split(notes: Notes) -> Diagnosis | None:
     first = [loader.epochs[0] for loader in _training(notes).values()]
     if not first or any(not each.ended or len(each.rows) < _FEWEST for each in first):
         return None
-    if len({each.rows for each in first}) < len(first):
+    if len({tuple(row.crc for row in each.rows) for each in first}) < len(first):
         return None  # in one order: the script deals out the rows itself, or `same_data` has spoken
     rows = [sorted(row.crc for row in each.rows) for each in first]
     if len(set(rows[0])) < len(rows[0]) or any(each != rows[0] for each in rows):

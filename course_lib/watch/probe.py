@@ -506,10 +506,11 @@ class Probe:
 
 def _has_modes(module: nn.Module) -> bool:
     """Whether it computes something else in evaluation mode."""
-    from torch.nn.modules.batchnorm import _NormBase
-    from torch.nn.modules.dropout import _DropoutNd
+    from torch import nn
 
-    return isinstance(module, _NormBase) or (isinstance(module, _DropoutNd) and module.p > 0)
+    norms = nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm
+    drops = nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout
+    return isinstance(module, norms) or (isinstance(module, drops) and module.p > 0)
 
 
 def _versions(wrapper: DistributedDataParallel) -> tuple[int, ...]:

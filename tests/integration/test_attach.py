@@ -943,7 +943,7 @@ def test_dumps_of_nccl_s_watchdog_tell_who_has_not_issued_what(name, tmp_path, m
         found = judged(snapshots(pids))
     assert found.kind != "proved"
     number = len(told["0"]["entries"])
-    assert f"rank 1 had not issued all_reduce() (" in "\n".join(found.outcome.diagnosis.evidence)
+    assert "rank 1 had not issued all_reduce() (" in "\n".join(found.outcome.diagnosis.evidence)
     assert f"float32), number {number} of group 0" in "\n".join(found.outcome.diagnosis.evidence)
 
 

@@ -21,7 +21,8 @@ class Entry:
     """What became of one task of one learner: a verdict; or the problem with grading it; or neither, if missing.
 
     Attributes:
-        place: where the answer stands. source: the answer itself. worth_reading: what in its source an instructor should look at.
+        place: where the answer stands. source: the answer itself.
+        worth_reading: what in its source an instructor should look at.
     """
 
     verdict: Verdict | None = None
@@ -86,8 +87,8 @@ class ClassReport:
     """The whole class.
 
     Attributes:
-        tasks: what was assigned; otherwise those of every lesson from which a learner handed in a task. In the course's order.
-        learners: by name. notes: what belongs to no learner. graded: answers that were run now; the others were known.
+        tasks: in the course's order, what was assigned; else those of every lesson from which somebody handed in a task.
+        learners: by name. notes: what belongs to no learner. graded: answers that were run now, not known before.
     """
 
     tasks: tuple[Task, ...]

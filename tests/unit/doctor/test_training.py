@@ -3,7 +3,6 @@
 import pytest
 
 from course_lib.doctor.diagnose import diagnose
-from tests.support.outcomes import outcome
 from tests.support.watched import models, notes, watched, weights
 
 

@@ -192,7 +192,7 @@ def test_a_folder_without_end_is_given_up(tmp_path, monkeypatch):
 def test_no_folder_is_one_clear_line(tmp_path):
     with pytest.raises(NoSubmissionsError, match="cannot be read: No such file"):
         read_submissions(tmp_path / "nowhere")
-    with pytest.raises(NoSubmissionsError, match="cannot be read: Not a directory"):
+    with pytest.raises(NoSubmissionsError, match="is a file: name a folder"):
         read_submissions(write(tmp_path / "a.ipynb", ""))
 
 

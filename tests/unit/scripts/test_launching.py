@@ -150,4 +150,5 @@ def test_of_the_scenarios_those_start_their_ranks_that_say_so():
         "spawn_one_rank_raises",
         "spawn_same_port",
         "spawn_twice",
+        "starts_ranks_at_import",
     }
