@@ -88,7 +88,7 @@ class ClassReport:
 
     Attributes:
         tasks: in the course's order, what was assigned; else those of every lesson from which somebody handed in a task.
-        learners: by name. notes: what belongs to no learner. graded: answers that were run now, not known before.
+        learners: by name. notes: what belongs to no learner. graded: answers that were run just now.
     """
 
     tasks: tuple[Task, ...]
