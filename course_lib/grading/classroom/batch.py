@@ -87,7 +87,7 @@ class ClassReport:
     """The whole class.
 
     Attributes:
-        tasks: in the course's order, what was assigned; else those of every lesson from which somebody handed in a task.
+        tasks: in the course's order, what was assigned, else all of a lesson of which somebody handed in a task.
         learners: by name. notes: what belongs to no learner. graded: answers that were run just now.
     """
 
