@@ -15,7 +15,7 @@ from course_lib.grading.classroom.batch import ClassReport, Entry, Learner, grad
 from course_lib.grading.classroom.gradebook import LONG_COLUMNS, as_csv, as_json
 from course_lib.grading.classroom.layout import Layout
 from course_lib.grading.classroom.pages import page_name, write_pages
-from course_lib.grading.classroom.results import Results, ResultsError, key_of, task_version
+from course_lib.grading.classroom.results import FILE_NAME, Results, ResultsError, key_of, task_version
 from course_lib.grading.classroom.submissions import Answer, NoSubmissionsError, read_submissions
 from course_lib.grading.classroom.workers import without_secrets
 from course_lib.grading.plain_text import one_line
@@ -288,6 +288,44 @@ def test_what_is_known_is_not_run_again(tmp_path):
     assert [learner.entry(find_task(TASK)).verdict for learner in report.learners] == [FAILED, FAILED]
 
 
+def test_what_is_assigned_is_graded_and_nothing_else(tmp_path, monkeypatch):
+    monkeypatch.setenv("DDP_COURSE_HOME", str(tmp_path / "data"))
+    write(
+        tmp_path / "class/anna/a.ipynb",
+        notebook(task_cell("while True: pass"), task_cell(RIGHT, "samplers.evaluate")),
+    )
+    handed_in = read_submissions(tmp_path / "class")
+    kept = tmp_path / "class" / FILE_NAME
+    with Results(kept) as results:
+        for answer in handed_in.submissions[0].answers:
+            results.add(key_of(answer), PASSED if answer.task != TASK else FAILED)
+    done = ddp_course("grade", tmp_path / "class", "--task", "samplers.evaluate", "--csv", tmp_path / "a.csv")
+    assert done.exit_code == 0, done.output
+    assert "1 of 1" in done.output
+    assert [row["task"] for row in rows((tmp_path / "a.csv").read_text())] == ["samplers.evaluate"]
+    of_lessons = ddp_course(
+        "grade", tmp_path / "class", "--lesson", "3", "--lesson", "04", "--json", tmp_path / "a.json"
+    )
+    assert "A sign for each task" in of_lessons.output
+    assert max(map(len, of_lessons.stdout.splitlines())) < 200
+    tasks = json.loads((tmp_path / "a.json").read_text())["learners"][0]["tasks"]
+    assert tasks.keys() == {task.name for task in all_tasks() if task.lesson[:2] in ("03", "04")}
+    for wrong in (("--lesson", "99"), ("--task", "samplers.nothing")):
+        done = ddp_course("grade", tmp_path / "class", *wrong)
+        assert (done.exit_code, len(done.output.strip().splitlines())) == (2, 1)
+
+
+def test_a_broken_file_leaves_other_lessons_graded(tmp_path):
+    write(tmp_path / "in/anna/03_samplers.ipynb", "{")
+    (anna,) = read_submissions(tmp_path / "in").submissions
+    states = {
+        task.lesson[:2]: Learner("anna", {}, unreadable=anna.unreadable).entry(task).state
+        for task in all_tasks()
+    }
+    assert states["03"] == "not graded"
+    assert states["04"] == "missing"
+
+
 # -- reports --------------------------------------------------------------------------------------------------------
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -295,7 +333,9 @@ REPORT = ClassReport(
     all_tasks(),
     (
         Learner("anna", {TASK: Entry(PASSED, place="a.ipynb, cell 1")}),
-        Learner("=cmd()", {TASK: Entry(FAILED, place="a.ipynb, cell 1")}, ("b.ipynb is empty.",)),
+        Learner(
+            "=cmd()", {TASK: Entry(FAILED, place="a.ipynb, cell 1", source="a < b")}, ("b.ipynb is empty.",)
+        ),
         Learner(HOSTILE, {TASK: Entry(FAILED), "samplers.evaluate": Entry(problem="It was killed 2 times.")}),
     ),
     ("x.zip is passed over.",),
@@ -416,7 +456,15 @@ def test_the_overview_shows_states_in_words_and_what_could_not_be_read(pages):
 
 def test_a_learner_s_page_shows_what_they_saw(pages):
     text = (pages / "learners" / page_name("=cmd()")).read_text(encoding="utf-8")
-    for part in (FAILED.headline, "a detail", "rank 1 got &lt;b&gt;5&lt;/b&gt;", "It printed:", EPOCH.taught):
+    for part in (
+        "<main>",
+        "a &lt; b",
+        FAILED.headline,
+        "a detail",
+        "rank 1 got &lt;b&gt;5&lt;/b&gt;",
+        "It printed:",
+        EPOCH.taught,
+    ):
         assert part in text
     assert "What this looks like:" in text
     assert "No answer handed in" in text
