@@ -12,7 +12,7 @@ from course_lib.cli.root import course_root
 from course_lib.own_files import NotOurFileError, check_ours
 from course_lib.tasks.catalogue import all_tasks
 from tools.sections import LESSON, read_lesson
-from tools.slides import GENERATOR, deck_page, make_deck
+from tools.slides import GENERATOR, deck_page, make_deck, shortened_deck
 
 
 def slides(
@@ -23,6 +23,12 @@ def slides(
     out: Annotated[
         Path, typer.Option("--out", metavar="FOLDER", help="Where the files go; made if it is not there.")
     ] = Path("slides"),
+    whole: Annotated[
+        bool,
+        typer.Option(
+            "--whole", help="All of the lesson, also what is Deeper; else what a room needs to see."
+        ),
+    ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Write also over files that this command did not write.")
     ] = False,
@@ -41,6 +47,7 @@ def slides(
                     check_ours(target, f'content="{GENERATOR}"')
                 tasks = [task for task in all_tasks() if task.lesson == path.stem]
                 deck = make_deck(read_lesson(path), tasks)
+                deck = deck if whole else shortened_deck(deck)
                 unfinished = target.with_suffix(".html.part")
                 unfinished.write_text(deck_page(deck), encoding="utf-8", newline="\n")
                 os.replace(unfinished, target)

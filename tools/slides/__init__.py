@@ -5,7 +5,7 @@ Rooms: `cuts` (text and code become short enough), `deck` (a lesson as slides), 
 saved, and what a speaker reads comes from the lesson, its questions and its tasks.
 """
 
-from tools.slides.deck import Block, Deck, Look, Slide, make_deck
+from tools.slides.deck import Block, Deck, Look, Slide, make_deck, shortened_deck
 from tools.slides.page import GENERATOR, deck_page
 
-__all__ = ["GENERATOR", "Block", "Deck", "Look", "Slide", "deck_page", "make_deck"]
+__all__ = ["GENERATOR", "Block", "Deck", "Look", "Slide", "deck_page", "make_deck", "shortened_deck"]

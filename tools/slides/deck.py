@@ -73,13 +73,14 @@ class Slide:
 
     Attributes:
         title: its heading, as Markdown. mark: a word in the corner, such as "Deeper".
-        notes: what the speaker reads, as Markdown.
+        notes: what the speaker reads, as Markdown. decides: it shows the run that decides a question.
     """
 
     title: str
     blocks: tuple[Block, ...]
     notes: str = ""
     mark: str = ""
+    decides: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,7 @@ class _Pile:
 
     blocks: list[Block] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    decides: bool = False
 
     @property
     def lines(self) -> float:
@@ -129,6 +131,28 @@ def make_deck(lesson: Lesson, tasks: Sequence[Task] = ()) -> Deck:
         slides[0] = replace(slides[0], notes=notes)
         chapters.append(tuple(slides))
     return Deck(lesson, tuple(chapters))
+
+
+def shortened_deck(deck: Deck) -> Deck:
+    """What a room needs to see of a lesson's core; the rest is in the notes of the slide before.
+
+    Questions and the runs that decide them, pictures, what a section begins with, the rule of thumb and the tasks.
+    """
+    chapters = [_short(chapter) for chapter in deck.chapters if not any(slide.mark for slide in chapter)]
+    return replace(deck, chapters=tuple(chapters))
+
+
+def _short(chapter: Sequence[Slide]) -> tuple[Slide, ...]:
+    kept = [chapter[0]]
+    for slide in chapter[1:]:
+        looks = {block.look for block in slide.blocks}
+        if slide.decides or looks & {Look.QUESTION, Look.SVG, Look.PNG}:
+            kept.append(slide)
+            continue
+        told = [block.content for block in slide.blocks if block.look is Look.TEXT]
+        told += [f"(In the notebook: a cell.) {slide.notes}"] if Look.CODE in looks else [slide.notes]
+        kept[-1] = replace(kept[-1], notes="\n\n".join(filter(None, (kept[-1].notes, *told))))
+    return tuple(kept)
 
 
 def _opening(section: Section) -> tuple[Slide, Section]:
@@ -186,7 +210,9 @@ class _Cut:
         if self.pile.blocks:
             mark = "" if self.section.core else "Deeper"
             notes = "\n\n".join(dict.fromkeys(self.pile.notes))
-            self.done.append(Slide(self.section.title, tuple(self.pile.blocks), notes, mark))
+            self.done.append(
+                Slide(self.section.title, tuple(self.pile.blocks), notes, mark, self.pile.decides)
+            )
         self.pile = _Pile()
 
     def _add(self, block: Block, *notes: str) -> None:
@@ -223,6 +249,7 @@ class _Cut:
                 self._fill(block)
             else:
                 self._add(block)
+                self.pile.decides |= cell_id in self.deciding
         if cell_id in self.deciding:
             self._lay()
 
@@ -251,6 +278,7 @@ class _Cut:
             if number > 1 or self.pile.lines + block.lines + together > LINES:
                 self._lay()
             self._add(block, *notes)
+            self.pile.decides |= decides
         if alone:
             self._lay()
 
@@ -328,6 +356,7 @@ def _printed(text: str) -> Iterator[Block]:
 
 def _panel(html: str, plain: str) -> Iterator[Block]:
     """A panel of the course as it is; one that is too long, as its text."""
+    html, plain = (text.replace(" (No prediction was made.)", "") for text in (html, plain))
     # A replay works in a page as it does in a notebook.
     lines = _REPLAY if "<script" in html else code_lines(plain.splitlines()) * _PANEL_LINE
     if lines <= LINES:

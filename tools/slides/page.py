@@ -22,7 +22,11 @@ from tools.slides.deck import Block, Deck, Look
 GENERATOR = "ddp-course slides"
 _HERE = Path(__file__).parent
 _LOCAL_LINK = re.compile(r'<a [^>]*href="(?!https?://)[^"]*"[^>]*>(.*?)</a>', re.DOTALL)
-_MATH = re.compile(r"\$\$(.+?)\$\$|(?<![\w`$])\$([^\s$`][^$`\n]*?)\$(?![\w`$])", re.DOTALL)
+#: Code, which stays as it is (`$` means something else in a shell); a formula on lines of its own; one in a line.
+_MATH = re.compile(
+    r"(```.*?```|`[^`\n]+`|^ {4}[^\n]*$)|\$\$(.+?)\$\$|(?<![\w`$])\$([^\s$`][^$`\n]*?)\$(?![\w`$])",
+    re.DOTALL | re.MULTILINE,
+)
 
 
 def deck_page(deck: Deck) -> str:
@@ -45,7 +49,7 @@ def _shipped(name: str) -> Markup:
 def _markdown(text: str) -> Markup:
     """Markdown as HTML. Links to files of the course are words here: the slides lie somewhere else."""
     html = markdown2html_mistune(
-        _MATH.sub(lambda found: _formula(found[1] or found[2], found[1] is not None), text)
+        _MATH.sub(lambda found: found[1] or _formula(found[2] or found[3], found[2] is not None), text)
     )
     return Markup(_LOCAL_LINK.sub(r"\1", html))
 
