@@ -119,5 +119,6 @@ def _groups(told: Mapping[str, Mapping[str, str]]) -> dict[str, tuple[int, ...]]
     found = {}
     for each in told.values():
         members = tuple(map(int, json.loads(each["ranks"])))
-        found[each["name"]] = found[f"{each['name']}/nccl"] = members
+        name = each["name"] or "0"  # gloo's default group has no name there
+        found[name] = found[f"{name}/nccl"] = members
     return found
