@@ -22,6 +22,14 @@ PATIENCE = 90.0
 
 
 @pytest.fixture(autouse=True)
+def ctrl_c_is_not_ignored():
+    """A job in the background of a shell ignores it, and so would what it starts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True)
 def _home(tmp_path, monkeypatch):
     monkeypatch.setenv("DDP_COURSE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("TERM", "xterm")
