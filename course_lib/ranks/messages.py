@@ -235,6 +235,7 @@ class JobReply(Body):
         sequence: by process group, the number of the last collective issued on it.
         started_ns, ended_ns: when the learner's code began and ended; 0 where it was interrupted outside of it.
         gpu_busy: when the code had ended, the rank's GPU did not finish what it was given within a moment.
+        on_gpu: the collectives it issued through NCCL, without the lines; empty where its GPU is busy.
     """
 
     kind: ClassVar[str] = "job_reply"
@@ -251,6 +252,7 @@ class JobReply(Body):
     started_ns: int = 0
     ended_ns: int = 0
     gpu_busy: bool = False
+    on_gpu: tuple[Collective, ...] = ()
 
 
 @dataclass(frozen=True)

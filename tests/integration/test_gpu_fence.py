@@ -182,6 +182,34 @@ def test_an_error_of_the_gpus_belongs_to_the_cell_that_caused_it(with_stand_in):
     with_stand_in("Event.ends = 0.0")
 
 
+_LETS_PASS = """
+from course_lib.ranks.inside import groups, nccl_recorder
+groups.only_through_sockets = lambda: False
+def entries(stacks):
+    told = dict(
+        process_group=("0", "default_pg"), collective_seq_id=1, time_created_ns=issued, retired=True, thread_id="1",
+        profiling_name="nccl:broadcast" if rank else "nccl:all_reduce", input_sizes=[[4]], input_dtypes=["Float"],
+    )
+    line = dict(filename=entries.__code__.co_filename, name="<module>", line=1)
+    return [{**told, "frames": [line]} if stacks else told]
+nccl_recorder.entries = entries
+"""
+
+
+def test_collectives_that_do_not_fit_and_that_nccl_has_let_pass_are_told(with_stand_in):
+    """all_reduce on one rank and broadcast on another: NCCL ends both without an error, with wrong numbers."""
+    with_stand_in(_LETS_PASS + "issued = 0")
+    assert with_stand_in("rank").diagnosis is None, "what an earlier cell has issued is no matter of this one"
+    told = with_stand_in("issued = time.time_ns()\nrank")
+    assert told.values == {0: 0, 1: 1}
+    assert told.diagnosis.kind == "different_collectives"
+    assert told.diagnosis.summary.startswith(
+        "Nobody complained, but the ranks met in all_reduce() (4 float32) at"
+    ), told.diagnosis.summary
+    assert "unknown" not in told.diagnosis.summary
+    with_stand_in("nccl_recorder.entries = lambda stacks: []")
+
+
 _LEAVES_OUT = """
 from course_lib.ranks.inside import groups, nccl_recorder
 from course_lib.ranks.status import GpuQueue

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from course_lib.outcome.outcome import EXIT_CUT_OFF, Collective, PauseKind
+from course_lib.outcome.places import is_learners
 from course_lib.ranks.inside import flight_recorder, gpu_fence, groups, nccl_recorder, self_report
 from course_lib.ranks.inside.blocking_calls import ends_by_itself, waiting_in, waits_for_gpu
 from course_lib.ranks.inside.freeing import free_blocked
@@ -166,7 +167,8 @@ def get_status(main_thread: int, detail: bool = False, brief: bool = False) -> R
         members = {name: tuple(ranks) for name, ranks in groups.group_members().items()}
         uses_gpus = not groups.only_through_sockets()
         # Whose main thread waits for its GPU, or runs nothing, is in no call of CUDA's that keeps others waiting.
-        readable = detail and (on_gpu is not None or not stack)
+        idle = not any(is_learners(frame.file) for frame in stack)
+        readable = detail and (on_gpu is not None or idle)
         queues, of_nccl = nccl_recorder.told(readable) if uses_gpus else ({}, [])
         if not brief:
             recorded = flight_recorder.recorded_collectives(

@@ -29,6 +29,7 @@ from course_lib.ranks.inside import (
     control_thread,
     flight_recorder,
     groups,
+    nccl_recorder,
     process_group,
     self_report,
     values,
@@ -281,7 +282,12 @@ class Rank:
             self._flush()
         trace = tuple(tracer.events()) if tracer is not None else ()
         return replace(
-            done, trace=trace, started_ns=started, ended_ns=time.time_ns(), sequence=sequence_numbers()
+            done,
+            trace=trace,
+            started_ns=started,
+            ended_ns=time.time_ns(),
+            sequence=sequence_numbers(),
+            on_gpu=() if done.gpu_busy else issued_on_gpu(started),
         )
 
     def _in_learners_code(self, job: Work, body: Callable[[], object]) -> tuple[JobReply, Tracer | None]:
@@ -361,6 +367,14 @@ def records_since(started_ns: int) -> tuple[Collective, ...]:
     with contextlib.suppress(Exception):
         records = flight_recorder.recorded_collectives(process_group.RENDEZVOUS.since_ns)
         return tuple(Collective.from_record(record) for record in records if record["time_ns"] >= started_ns)
+    return ()
+
+
+def issued_on_gpu(started_ns: int) -> tuple[Collective, ...]:
+    """The collectives this rank has issued through NCCL since then: NCCL lets pass some that do not fit."""
+    with contextlib.suppress(Exception):
+        entries = nccl_recorder.entries(stacks=False)
+        return tuple(map(Collective.from_record, flight_recorder.collectives_of(entries, started_ns)))
     return ()
 
 

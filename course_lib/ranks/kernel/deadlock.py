@@ -222,8 +222,9 @@ def first_misfit(
     issued = {rank: {(r.group, r.seq): r for r in records} for rank, records in recorded.items()}
     for rank, records in issued.items():
         for key, record in sorted(records.items(), key=lambda entry: entry[1].time_ns):
-            members = groups.get(rank, {}).get(record.group, ())
-            peers = [m for m in members if m in issued and groups.get(m, {}).get(record.group) == members]
+            name = record.group.partition("/")[0]
+            members = groups.get(rank, {}).get(name, ())
+            peers = [m for m in members if m in issued and groups.get(m, {}).get(name) == members]
             met = {peer: issued[peer][key] for peer in peers if key in issued[peer]}
             if any(not fit(record, theirs) for theirs in met.values()):
                 return met

@@ -65,6 +65,7 @@ def _in_step(gang: ReadyGang, run: Run) -> bool:
         len(run.links) == len(gang.links)
         and run.well_and_even()
         and not any(done.gpu_busy for done in run.done.values())
+        and not _differ_on_gpus(run)
         and all(numbers == before[0] for numbers in before)
     )
 
@@ -74,7 +75,7 @@ def _with_group_repaired(gang: ReadyGang, run: Run, outcome: Outcome) -> Outcome
     notes = repair_group(gang, run)
     fetchable = not run.killed and not outcome.exits
     started, ended = run.started_ns, time.time_ns()
-    if outcome.ok and (_has_mismatch(outcome) or _has_open_collective(gang, run)):
+    if outcome.ok and (_has_mismatch(outcome) or _differ_on_gpus(run) or _has_open_collective(gang, run)):
         # Which lines were those? Only now is it worth asking for them.
         statuses = gang.get_statuses(_LINES_SECONDS, detail=True)
         outcome = dataclasses.replace(
@@ -91,6 +92,14 @@ def _has_mismatch(outcome: Outcome) -> bool:
     """True when ranks that told of their collectives have met in some that do not fit."""
     groups = {rank: facts.all_groups() for rank, facts in outcome.facts.items()}
     return bool(outcome.recorded) and deadlock.first_misfit(outcome.recorded, groups) is not None
+
+
+def _differ_on_gpus(run: Run) -> bool:
+    """True when ranks gave NCCL, under the same number, what does not fit: worth asking who is in the group."""
+    recorded = {rank: done.on_gpu for rank, done in run.done.items()}
+    names = {record.group.partition("/")[0] for records in recorded.values() for record in records}
+    everyone = dict.fromkeys(names, tuple(recorded))
+    return deadlock.first_misfit(recorded, dict.fromkeys(recorded, everyone)) is not None
 
 
 def _has_open_collective(gang: ReadyGang, run: Run) -> bool:
