@@ -125,6 +125,12 @@ STEPS = (
     _story(
         4, "doctor_left_out", "ddp-course doctor names the rank that leaves a collective out", seconds=120
     ),
+    _story(
+        4,
+        "attached",
+        "ddp-course doctor --attach names that rank, too, in a run that torchrun started",
+        seconds=150,
+    ),
     _story(5, "start", "seconds until a gang is ready: gloo, and NCCL connected at once", seconds=120),
     _story(
         5, "contexts", "memory that a rank takes of its GPU with its first tensor (the course assumes 620 MB)"

@@ -29,6 +29,7 @@ from course_lib.notebook.machine import machine
 from course_lib.outcome.outcome import Kind, Outcome
 from course_lib.ranks.kernel.backend import SHARING_VARIABLE, BackendError
 from course_lib.ranks.kernel.gang import Gang, GangError, validate_request
+from course_lib.ranks.outside import ras
 from tests.gpu_day.running import CARDS, OUT, REHEARSAL, Box
 from tests.gpu_day.steps import ROOT
 from tests.support.ranks_and_kernels import is_gone
@@ -588,9 +589,9 @@ def _keep(name: str, dumps: dict[int, Any]) -> None:
 
 
 _SCRIPT = """
-import os, torch, torch.distributed as dist
+import os, queue, torch, torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel as DDP
-backend, left_out = {backend!r}, {left_out}
+backend = {backend!r}
 rank = int(os.environ["LOCAL_RANK"])
 where = torch.device("cpu")
 if backend == "nccl":
@@ -609,48 +610,79 @@ for step in range(20):
     loss.backward()
     optimizer.step()
     mean = loss.detach().clone()
-    if not (left_out and step == 10 and rank == 1):
+    if step == 10:
+        print(f"process {{os.getpid()}}", flush=True)
+    if step == 10 and rank == 1:
+        {instead}
+    else:
         dist.all_reduce(mean)
     mean.item()
 dist.destroy_process_group()
 """
 
 
-def _doctor(left_out: bool) -> tuple[int, str]:
-    with tempfile.TemporaryDirectory() as folder:
-        script = Path(folder) / "train.py"
-        backend = "nccl" if NCCL else "gloo"
-        script.write_text(_SCRIPT.format(backend=backend, left_out=left_out), encoding="utf-8")
-        command = [
-            sys.executable,
-            "-m",
-            "course_lib.cli",
-            "doctor",
-            "--ranks",
-            str(RANKS),
-            "--timeout",
-            "40",
-            str(script),
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=110)
+def _script(folder: str, instead: str) -> str:
+    """The script, with what rank 1 does at its tenth step instead of the all_reduce."""
+    script = Path(folder) / "train.py"
+    script.write_text(_SCRIPT.format(backend="nccl" if NCCL else "gloo", instead=instead), encoding="utf-8")
+    return str(script)
+
+
+def _doctor(*arguments: str) -> tuple[int, str]:
+    command = [sys.executable, "-m", "course_lib.cli", "doctor", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110)
     print(done.stdout, done.stderr)
     return done.returncode, done.stdout + done.stderr
 
 
+def _started(instead: str) -> tuple[int, str]:
+    with tempfile.TemporaryDirectory() as folder:
+        return _doctor("--ranks", str(RANKS), "--timeout", "40", _script(folder, instead))
+
+
 def doctor_healthy() -> None:
-    code, said = _doctor(left_out=False)
+    code, said = _started("dist.all_reduce(mean)")
     check(code == 0, f"exit code {code}: {said[-250:]}")
     passed("exit code 0")
 
 
 def doctor_left_out() -> None:
-    code, said = _doctor(left_out=True)
+    _names_rank_1(*_started("pass"))
+
+
+def _names_rank_1(code: int, said: str) -> NoReturn:
+    sentence = said[said.find("Diagnosis:") :].partition("\n\n")[0]
     check(
-        code != 0 and re.search(r"\brank 1\b", said, re.IGNORECASE) is not None,
-        f"exit code {code}: {said[-250:]}",
+        code != 0 and re.search(r"\brank 1\b", sentence, re.IGNORECASE) is not None, f"{code}: {said[-250:]}"
     )
-    sentence = next((line for line in said.splitlines() if re.search(r"\brank 1\b", line, re.IGNORECASE)), "")
     passed(f"exit code {code}: {one_line(sentence)}")
+
+
+def attached() -> None:
+    if shutil.which("py-spy") is None:
+        cannot("py-spy is not installed")
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS)]
+    with tempfile.TemporaryDirectory() as folder:
+        command = [*torchrun, _script(folder, "queue.Queue().get()")]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as run:
+            try:
+                pids: list[str] = []
+                while len(pids) < RANKS and (line := run.stdout.readline()):
+                    pids += re.findall(r"process (\d+)", line)
+                time.sleep(3.0)  # until the ranks that go on wait, too
+                (Path(os.environ[OUT]) / "ras.json").write_bytes(_ras())
+                said = _doctor("--attach", "--pids", ",".join(pids))
+            finally:
+                run.terminate()  # and torchrun ends its workers
+    _names_rank_1(*said)
+
+
+def _ras() -> bytes:
+    """What NCCL's RAS service answers, as it is; empty where none is there."""
+    try:
+        return ras.answer()
+    except OSError:
+        return b""
 
 
 # -- part 5: speed and memory ------------------------------------------------------------------------------------------
@@ -724,7 +756,7 @@ STORIES: dict[str, Callable[[], None]] = {
         for story in (
             box, driver, tried, choices, forked, lazy, hidden, sharing, collectives, ddp, left_out, left_open,
             left_open_async, first_left_out, mismatch, raises, dies, late, busy, stop, again, out_of_memory,
-            kernel_killed, recorder, doctor_healthy, doctor_left_out,
+            kernel_killed, recorder, doctor_healthy, doctor_left_out, attached,
             start, contexts, first_step, fence,
         )
     },

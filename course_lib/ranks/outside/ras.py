@@ -42,10 +42,20 @@ def counts(environment: Mapping[str, str], pids: Collection[int]) -> dict[int, d
 
 
 def _ask(address: str) -> Mapping[str, Any]:
+    told = answer(address)
+    return dict(json.loads(told[told.index(b"{") :]))
+
+
+def answer(address: str = _ADDRESS) -> bytes:
+    """What the service says of all communicators, as it says it.
+
+    Raises:
+        OSError: nobody listens there.
+    """
     host, _, port = address.rpartition(":")
-    answer = b""
+    told = b""
     with socket.create_connection((host.strip("[]"), int(port)), timeout=_SECONDS) as wire:
         wire.sendall(b"CLIENT PROTOCOL 2\nTIMEOUT 3\nSET FORMAT json\nVERBOSE STATUS\n")
-        while len(answer) < _MOST_BYTES and (more := wire.recv(1 << 16)):
-            answer += more
-    return dict(json.loads(answer[answer.index(b"{") :]))
+        while len(told) < _MOST_BYTES and (more := wire.recv(1 << 16)):
+            told += more
+    return told
