@@ -73,7 +73,7 @@ def lab(
     if importlib.util.find_spec("jupyterlab") is None:
         typer.echo(
             f"Your copy of the course is in {folder}. To open it here, JupyterLab is missing: "
-            "pip install 'ddp-course[lab]'.",
+            "pip install 'ddp-course[lab]', or with uv: uvx 'ddp-course[lab]' lab.",
             err=True,
         )
         raise typer.Exit(2)

@@ -32,6 +32,7 @@ from course_lib.ranks import nccl_counts
 from course_lib.ranks.kernel import deadlock
 from course_lib.ranks.outside import calls, processes
 from course_lib.ranks.outside.calls import DEFAULT_GROUP
+from course_lib.ranks.outside.debug_server import dumps_of_server
 from course_lib.ranks.outside.dumps import Dump, dumps_of
 from course_lib.ranks.outside.looks import collective_of, look
 from course_lib.ranks.status import FromOutside, RankStatus
@@ -196,7 +197,7 @@ def _snapshot(
         _in_world(by_rank[1], world),
         ended,
         _left_errors(absent, ranks.values()),
-        dumps_of(ranks[min(ranks)], range(world)),
+        dumps_of(ranks[min(ranks)], range(world)) or dumps_of_server([each.pid for each in ranks.values()]),
     )
 
 

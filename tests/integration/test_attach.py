@@ -23,6 +23,8 @@ import pytest
 from typer.testing import CliRunner
 
 from course_lib.cli.app import application
+from course_lib.lab.process_groups import free_port
+from course_lib.ranks.outside import debug_server
 from course_lib.ranks.outside.processes import processes
 from course_lib.ranks.process import die_with_parent
 from course_lib.scripts.from_outside import Finding, judged, read_saved, save, snapshots
@@ -930,6 +932,35 @@ def test_dumps_of_the_flight_recorder_are_joined_with_the_stacks(tmp_path, monke
     assert "number 1 of group 0 is" in "\n".join(
         judged(read_saved(tmp_path / "seen")).outcome.diagnosis.evidence
     )
+
+
+DEBUG_SERVER = """
+import sys, types
+sys.modules["tabulate"] = types.SimpleNamespace(tabulate=None)  # for the server's pages with tables
+from torch.distributed.debug import start_debug_server
+start_debug_server(port=PORT)
+dist.barrier()
+ready()
+if rank:
+    dist.all_reduce(torch.ones(7))
+else:
+    threading.Event().wait()
+"""
+
+
+def _answers(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("localhost", port)):
+        return True
+    return False
+
+
+def test_torchs_debug_server_is_asked_where_it_is_on(tmp_path, monkeypatch):
+    port = free_port()
+    monkeypatch.setattr(debug_server, "_PORT", port)
+    with running(tmp_path, DEBUG_SERVER.replace("PORT", str(port))) as pids:
+        until(lambda: _answers(port))
+        evidence = "\n".join(firm(pids).outcome.diagnosis.evidence)
+    assert "rank 0 had not issued all_reduce() (7 float32), number 2 of group 0" in evidence
 
 
 @pytest.mark.parametrize("name", ["recorded_left_out", "by_hand_left_out"])

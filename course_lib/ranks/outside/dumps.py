@@ -11,7 +11,7 @@ import json
 import os
 import pickle
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from typing import Any, NoReturn
@@ -25,7 +25,7 @@ from course_lib.ranks.status import MOST_RECORDS
 #: torch asks for these in this order (FlightRecorder's DebugInfoWriter). Without one, the file of another run that ends
 #: at the same time may be at the same place: such files are not read.
 _PREFIXES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
-_MOST_BYTES = 1 << 27
+MOST_BYTES = 1 << 27
 #: How many collectives are kept: the newest that are over, and the oldest that are not; and the last of each group.
 _KEPT = 20
 
@@ -93,11 +93,20 @@ def read(path: str, name: str, age: float) -> Dump:
         OSError: it may not be opened.
     """
     with open(path, "rb") as file:
-        data = file.read(_MOST_BYTES + 1)
-    try:
-        if len(data) > _MOST_BYTES:
+        data = file.read(MOST_BYTES + 1)
+
+    def load() -> object:
+        if len(data) > MOST_BYTES:
             raise ValueError("it is too large")
-        told: Any = _PlainValues(BytesIO(data)).load()
+        return _PlainValues(BytesIO(data)).load()
+
+    return dump_of(name, age, load)
+
+
+def dump_of(name: str, age: float, load: Callable[[], Any]) -> Dump:
+    """The dump of one rank, of values that are not to be trusted; `load` reads them."""
+    try:
+        told = load()
         entries = told.get("entries", [])
         records = [Collective.from_record(each) for each in collectives_of(entries)]
         whole = len(entries) <= MOST_RECORDS and (not entries or entries[0]["record_id"] == 0)
