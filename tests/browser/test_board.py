@@ -50,7 +50,7 @@ def test_a_class_is_seen_live_and_a_restart_loses_nothing(browser, shots, tmp_pa
         thief = projector
         thief.goto(board.page.replace(board.key, "A" * len(board.key)))
         expect(thief.get_by_role("alert")).to_contain_text("not the instructor's key")
-        expect(thief.locator("main:visible")).to_have_count(0)
+        expect(thief.locator("[role=tabpanel]:visible")).to_have_count(0)
         assert "Ada" not in thief.content()
 
         for page in (projector, telephone):
