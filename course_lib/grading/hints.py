@@ -34,5 +34,5 @@ def next_hint(task: Task, progress: Progress) -> HintGiven:
     return HintGiven(
         f"Hint {known + 1} of {total} for {task.name}",
         (task.hints[known],),
-        f"{left} more: run this again when you need it." if left else "That was the last one.",
+        f"{left} more, when you need it." if left else "That was the last one.",
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from course_lib.draw.described import described
 from course_lib.draw.drawing import image
+from course_lib.notebook.links import linked
 from course_lib.notebook.live import live_html, live_text
 from course_lib.outcome.fold import rank_label
 from course_lib.outcome.html import html_report, note, panel
@@ -132,7 +133,7 @@ class Place:
     def _publish(self, text: str, html: str) -> None:
         from IPython.display import display
 
-        bundle = {"text/plain": text, "text/html": html}
+        bundle = _bundle(text, html)
         if self._handle is None:
             self._handle = display(bundle, raw=True, display_id=True)
         else:
@@ -212,6 +213,11 @@ def show_html(text: str, html: str) -> None:
     if in_notebook():
         from IPython.display import display
 
-        display({"text/plain": text, "text/html": html}, raw=True)
+        display(_bundle(text, html), raw=True)
     else:
         print(text, flush=True)
+
+
+def _bundle(text: str, html: str) -> dict[str, str]:
+    """What is displayed; for a learner who can follow them, with links."""
+    return {"text/plain": text, "text/html": linked(html) if is_attended() else html}

@@ -17,6 +17,7 @@ from course_lib.grading.task_sources import task_cell
 from course_lib.grading.verdict import VerdictKind, text_report
 from course_lib.notebook.board import tell_verdict
 from course_lib.notebook.course_map import lessons, newer_versions, text_map
+from course_lib.notebook.hint_button import offer_hint
 from course_lib.notebook.judge import refusing
 from course_lib.notebook.options import options_of
 from course_lib.notebook.refused import Refused
@@ -68,6 +69,8 @@ class TaskMagics(Magics):
         self.progress_log.judged(verdict)
         tell_verdict(verdict)
         trials.finish(text_report(verdict, options.suspect), html_verdict(verdict, options.suspect))
+        if not verdict.passed:
+            offer_hint(task, self.progress_log)
         self._tell_notices()
         good = (VerdictKind.PASS, VerdictKind.NOT_ATTEMPTED)
         if os.environ.get(STRICT) == "1" and verdict.kind not in good:

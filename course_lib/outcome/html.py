@@ -58,8 +58,8 @@ def prose(text: str) -> str:
 
 
 def panel(*parts: str) -> str:
-    """A panel around the given HTML."""
-    return f'<div class="ddp-panel" style="line-height: 1.45; max-width: 100%">{"".join(parts)}</div>'
+    """A panel around the given HTML; a screen reader reads it out when it comes."""
+    return f'<div class="ddp-panel" role="status" style="line-height: 1.45; max-width: 100%">{"".join(parts)}</div>'
 
 
 def box(mood: str, headline: str, body: str = "") -> str:

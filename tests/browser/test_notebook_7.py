@@ -30,3 +30,8 @@ def test_lesson_00_begins_in_notebook_7(course, home, page, shots):
         reads(output, r"Ranks 0, 1 and 3 wait in all_reduce\(\).*[✓✗] You predicted")
         notebook.shoot("notebook_7", at=last)
         assert notebook.too_wide() == []
+        notebook.type_into(last, "%progress 03")
+        output = notebook.run(last)
+        with page.expect_popup() as opened:
+            output.get_by_role("link", name="samplers.make_loader").click()
+        expect(opened.value.get_by_role("heading", name="03 · Samplers: your turn")).to_be_visible()

@@ -52,6 +52,10 @@ def test_a_task_is_answered_wrong_then_right(open_notebook, course):
         r"samplers.shard_indices: wrong.*looks like: The ranks get different numbers of samples.*again: lesson 03",
     )
     expect(notebook.errors(task)).to_have_count(0)
+    button = wrong.get_by_role("button", name="Hint 1 of ")
+    button.click()
+    reads(wrong, r"Hint 1 of \d for samplers.shard_indices")
+    expect(wrong.get_by_role("button", name="Hint 2 of ")).to_be_visible()
     notebook.shoot("task_wrong", at=task)
     assert notebook.too_wide() == []
 
@@ -59,6 +63,7 @@ def test_a_task_is_answered_wrong_then_right(open_notebook, course):
     right = notebook.run(task)
     reads(right, r"samplers.shard_indices: pass")
     expect(right).not_to_contain_text("What this looks like")
+    expect(right.get_by_role("button")).to_have_count(0)
     notebook.shoot("task_right", at=task)
     reads(
         notebook.run(progress),
@@ -66,6 +71,16 @@ def test_a_task_is_answered_wrong_then_right(open_notebook, course):
     )
     notebook.shoot("progress", at=progress)
     assert notebook.too_wide() == []
+
+
+def test_a_link_in_a_verdict_opens_the_lesson(open_notebook, course):
+    notebook = open_notebook(EXERCISES)
+    cells = course.fresh(EXERCISES, counts=False).cells
+    task = next(i for i, cell in enumerate(cells) if cell.source.startswith("%%task samplers.shard_indices"))
+    notebook.run(1)
+    notebook.type_into(task, answered(cells[task], WRONG))
+    notebook.run(task).get_by_role("link", name="lesson 03").click()
+    expect(notebook.panel.get_by_role("heading", name="Samplers: who gets which sample")).to_be_visible()
 
 
 def test_exercises_just_cloned_are_readable_in_the_dark(open_notebook, lab):
