@@ -69,7 +69,7 @@ def _differences(wanted: nbformat.NotebookNode, saved: nbformat.NotebookNode) ->
                 yield f", cell {number}: its {part} does not match the source ({first_line!r} there)"
                 return  # one inserted cell would otherwise be told once for every cell after it
     if len(saved.cells) != len(wanted.cells):
-        yield f": {len(saved.cells)} cells, but the source has {len(wanted.cells)}"
+        yield f": {len(saved.cells)} cells, but the source has {len(wanted.cells)}: `make notebooks` builds it"
 
 
 def _flaws(saved: nbformat.NotebookNode) -> Iterator[str]:

@@ -51,7 +51,7 @@ def _problem_with(script: Path) -> str:
     if script.suffix == ".ipynb":
         return (
             f"{script} is a notebook: the doctor runs scripts. In the notebook, `%%ranks --watch` watches a cell; or "
-            "write the script out (`jupyter nbconvert --to script`) and give that to the doctor."
+            f"write its cells on ranks as a script (`ddp-course export {script.name}`) and give that to the doctor."
         )
     try:
         compile(script.read_bytes(), str(script), "exec", dont_inherit=True)

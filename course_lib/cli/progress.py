@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from course_lib.cli.root import find_course
 from course_lib.grading.progress import Progress
@@ -13,8 +14,18 @@ from course_lib.grading.progress_files import ProgressFileError, export_progress
 from course_lib.learner.place import learner_folder
 from course_lib.notebook.course_map import lessons, newer_versions, text_map
 
+
+class _ShowsLessons(TyperGroup):
+    """`progress 03` is `progress show 03`."""
+
+    def resolve_command(self, ctx, args):  # type: ignore[no-untyped-def]  # its types are of typer's own copy of click
+        return super().resolve_command(ctx, ["show", *args] if args[0][:1].isdigit() else args)
+
+
 app = typer.Typer(
-    help="Your progress: show it, carry it to another machine, begin anew.", invoke_without_command=True
+    cls=_ShowsLessons,
+    help="Your progress: show it, carry it to another machine, begin anew.",
+    invoke_without_command=True,
 )
 
 
@@ -26,13 +37,19 @@ def progress(context: typer.Context) -> None:
 
 
 @app.command()
-def show() -> None:
+def show(
+    lesson: Annotated[str, typer.Argument(help="One lesson, as in 03; left out: all of them.")] = "",
+) -> None:
     """The course map: what you have passed, how long it took, what is next."""
+    shown = tuple(each for each in lessons() if each.stem.startswith(lesson))
+    if not shown:
+        _fail(f"There is no lesson {lesson!r}; `ddp-course progress` shows all of them.")
     log = Progress()
-    known = log.all()
+    names = {task.name for each in shown for task in each.tasks}
+    known = {name: told for name, told in log.all().items() if not lesson or name in names}
     course = find_course()
     newer = newer_versions(learner_folder(course)) if course is not None else []
-    typer.echo("\n".join([text_map(lessons(), known), *newer]))
+    typer.echo("\n".join([text_map(shown, known), *newer]))
     lines = []
     for name, task in sorted(known.items()):
         took = f", passed after {_span(task.seconds_to_pass)}" if task.seconds_to_pass is not None else ""

@@ -45,7 +45,7 @@ def _exercises(name: str) -> str:
 
 
 def _beside(folder: str, stem: str) -> str:
-    """The way from this notebook's folder, the kernel's current one; empty to itself, and where there is no such file."""
+    """The way from this notebook, whose folder is the current one; empty to itself, and where there is no such file."""
     path = Path("..", folder, f"{stem}.ipynb")
     here = Path(os.environ.get("JPY_SESSION_NAME", ""))  # Jupyter's server tells the kernel its notebook
     return path.as_posix() if path.is_file() and path.resolve() != here else ""

@@ -5,6 +5,7 @@ import importlib
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import nbformat
@@ -13,6 +14,7 @@ import pytest
 from course_lib.cli.app import command_line
 from course_lib.doctor.lessons import LESSONS
 from course_lib.outcome.outcome import Outcome
+from course_lib.tasks import all_tasks
 from tools.cheatsheet import check_cheat_sheet
 from tools.check import check_notebooks
 from tools.claims import check_claims
@@ -162,6 +164,13 @@ def test_the_index_says_what_each_lesson_builds_on_and_how_long_it_takes():
         if number != "18":
             assert re.findall(r"\d\d", said[1] if said else "") == re.findall(r"\d\d", after), name
             assert f" {minutes} minutes" in " ".join(text.split()), name
+
+
+def test_the_readme_says_how_many_tasks_each_lesson_has():
+    told = re.findall(
+        r"\[(\d+) tasks?\]\(exercises/(\w+)\.ipynb\)", (ROOT / "README.md").read_text(encoding="utf-8")
+    )
+    assert {stem: int(number) for number, stem in told} == Counter(task.lesson for task in all_tasks())
 
 
 def markdown(path: Path) -> str:

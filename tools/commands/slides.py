@@ -38,6 +38,8 @@ def slides(
     The outputs are those that the notebooks hold. Exit code 1: a file cannot be written. 2: there is no such lesson.
     """
     paths = _meant(names, sorted((course_root() / "notebooks").glob(LESSON)))
+    if out.exists() and not out.is_dir():
+        raise typer.BadParameter(f"{out} is a file: name the folder for the slides.", param_hint="--out")
     try:
         out.mkdir(parents=True, exist_ok=True)
         with progress_bar("slides") as show:

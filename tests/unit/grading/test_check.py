@@ -146,6 +146,15 @@ def test_progress_shows_the_map_attempts_hints_and_time():
     assert done.stdout == ddp_course("progress", "show").stdout
 
 
+def test_progress_of_one_lesson():
+    some_progress()
+    done = ddp_course("progress", "03")
+    assert f"{TASK}: 2 attempts" in done.stdout
+    assert "1 of 5 tasks passed" in done.stdout
+    assert ddp_course("progress", "99").exit_code == 2
+    assert "No such command 'sho'" in ddp_course("progress", "sho").output
+
+
 def test_progress_is_carried_to_another_machine(tmp_path, monkeypatch):
     before = some_progress()
     monkeypatch.setenv("JUPYTERHUB_USER", "ada")
