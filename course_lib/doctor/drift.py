@@ -20,6 +20,7 @@ from course_lib.doctor.nothing_distributed import nothing_distributed
 from course_lib.doctor.outside_ddp import parameters_outside
 from course_lib.doctor.roots import different_roots
 from course_lib.doctor.samples import sample_fault
+from course_lib.doctor.schedules import schedule_fault
 from course_lib.doctor.sentences import diagnosis
 from course_lib.doctor.training import too_many_threads, training_fault
 from course_lib.doctor.words import (
@@ -212,6 +213,7 @@ _RULES = (
     _training,
     _drifted_buffers,
     _data,
+    schedule_fault,
     too_many_threads,
 )
 

@@ -141,6 +141,17 @@ MEANINGS = (
         fill=lambda outcome, rank, found: {"detail": _model_difference(outcome)},
         everyone=True,
     ),
+    Meaning(
+        "cannot_be_pickled",
+        r"(?:Can't (?:pickle|get) local object '([^']+)'|cannot pickle '([^']+)' object|"
+        r"Can't pickle <(?:function|class) '?([^ >']+))",
+        fill=lambda outcome, rank, found: {"what": next(filter(None, found.groups()))},
+    ),
+    Meaning(
+        "init_variable_missing",
+        r"environment variable (\w+) expected, but not set",
+        fill=lambda outcome, rank, found: {"name": found[1]},
+    ),
     Meaning("init_port_taken", r"EADDRINUSE|address already in use"),
     Meaning(
         "nccl_without_gpu",
@@ -175,6 +186,14 @@ MEANINGS = (
         r"SyncBatchNorm (?:layers only work with GPU|expected input tensor to be on GPU)",
     ),
     Meaning("sampler_and_shuffle", r"sampler option is mutually exclusive with shuffle"),
+    Meaning(
+        "schedule_too_short.raised",
+        r"Tried to step (\d+) times. The (?:total|specified) number of (?:total )?steps is (\d+)",
+        fill=lambda outcome, rank, found: {
+            "made": steps(int(found[1]), "time"),
+            "length": steps(int(found[2]), "step"),
+        },
+    ),
     Meaning(
         "collective_timed_out.monitored",
         r"Rank (\d+(?:, \d+)*) failed to pass monitoredBarrier",

@@ -264,6 +264,25 @@ class OutsideCheck:
 
 
 @dataclass(frozen=True)
+class ScheduleNotes:
+    """A learning rate schedule that ends.
+
+    Attributes:
+        name: of its class.
+        length: for how many steps it was made.
+        steps: how many it has made.
+        optimizer_steps: how many its optimizer had made by then.
+        where: the learner's line at which it was made.
+    """
+
+    name: str
+    length: int
+    steps: int
+    optimizer_steps: int
+    where: str
+
+
+@dataclass(frozen=True)
 class WaitingShare:
     """Seconds that were watched, and what the rank's main thread did in them.
 
@@ -297,6 +316,7 @@ class ProbeNotes:
         gathered_at: the line of the first collective that fills new tensors from ones that require a gradient.
         threads: with how many the rank's main thread computes; 0 where no optimizer has stepped.
         cores: on how many it may run.
+        schedules: of the learning rate.
         groups: the members of groups that are gone, by name.
     """
 
@@ -321,3 +341,4 @@ class ProbeNotes:
     gathered_at: str = ""
     threads: int = 0
     cores: int = 0
+    schedules: tuple[ScheduleNotes, ...] = ()

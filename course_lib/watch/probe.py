@@ -35,6 +35,7 @@ from course_lib.watch.guard import Unseen, guarded
 from course_lib.watch.lines import learners_line
 from course_lib.watch.loaders import Loaders
 from course_lib.watch.optimizers import Optimizers, is_inner_step, steps_around
+from course_lib.watch.schedules import Schedules
 from course_lib.watch.waiting import WaitingClock
 from course_lib.watch.weights import (
     CheckPlan,
@@ -162,6 +163,7 @@ class Probe:
     optimizers: Optimizers = field(default_factory=Optimizers)
     exchanges: Exchanges = field(default_factory=Exchanges)
     gathered: Gathered = field(default_factory=Gathered)
+    schedules: Schedules = field(init=False)
     threads: int = 0
     backwards: int = 0
     bare_backwards: int = 0
@@ -184,6 +186,7 @@ class Probe:
 
     def __post_init__(self) -> None:
         self.clock = WaitingClock(self.unseen)
+        self.schedules = Schedules(self.optimizers)
 
     def progress(self) -> int:
         """A number that goes up while the script gets on."""
@@ -213,6 +216,7 @@ class Probe:
             strange=self.exchanges.strange(),
             gathered_at=self.gathered.where,
             threads=self.threads,
+            schedules=self.schedules.to_record(),
             cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0,
         )
 
