@@ -35,7 +35,7 @@ def schedule_fault(outcome: Outcome, notes: Notes) -> Diagnosis | None:
 
 def _too_long(schedule: ScheduleNotes, ranks: int, loaders: Collection[LoaderNotes]) -> Diagnosis | None:
     """It was made for the batches of all ranks together: N times the steps that were made, but for rounding."""
-    rounding = ranks * max((len(loader.epochs) for loader in loaders), default=1)
+    rounding = ranks * max((len(loader.epochs) for loader in loaders), default=0)
     if ranks < 2 or abs(schedule.length - ranks * schedule.steps) >= min(rounding, schedule.steps):
         return None
     return _told("schedule_too_long", schedule, ranks=ranks)

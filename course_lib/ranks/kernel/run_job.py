@@ -96,7 +96,9 @@ def _has_mismatch(outcome: Outcome) -> bool:
 
 def _differ_on_gpus(run: Run) -> bool:
     """True when ranks gave NCCL, under the same number, what does not fit: worth asking who is in the group."""
-    recorded = {rank: done.on_gpu for rank, done in run.done.items()}
+    recorded = {rank: done.on_gpu for rank, done in run.done.items() if done.on_gpu}
+    if len(recorded) < 2:
+        return False
     names = {record.group.partition("/")[0] for records in recorded.values() for record in records}
     everyone = dict.fromkeys(names, tuple(recorded))
     return deadlock.first_misfit(recorded, dict.fromkeys(recorded, everyone)) is not None

@@ -1,5 +1,5 @@
-# kind: raised
-# culprits: 0, 1, 2
+# kind: init_variable_missing
+# culprits: -
 # ranks: 2
 # It starts three processes, whatever number the doctor was given; nobody has told them where to meet.
 from multiprocessing import Process

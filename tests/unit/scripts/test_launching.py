@@ -146,9 +146,11 @@ def test_of_the_scenarios_those_start_their_ranks_that_say_so():
         "registered_under_main",
         "settings_under_main",
         "spawn",
+        "spawn_a_local_function",
         "spawn_early_return",
         "spawn_one_rank_raises",
         "spawn_same_port",
         "spawn_twice",
+        "spawn_without_addresses",
         "starts_ranks_at_import",
     }
