@@ -77,7 +77,7 @@ def _text(found: Finding, ranks: int) -> str:
         return told
     seen = found.outcome.diagnosis
     lines = [
-        f"No deadlock is seen. {seen.summary}",
+        f"No deadlock is seen so far. {seen.summary}",
         *(f"  {line}" for line in seen.evidence),
     ]
     return "\n".join(lines)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from course_lib.doctor.counts import calls_of_line
 from course_lib.doctor.sentences import diagnosis, text
 from course_lib.doctor.sides import Hang, to_a_rank
-from course_lib.doctor.words import rank_list, standing, steps
+from course_lib.doctor.words import standing, steps
 from course_lib.outcome.facts import NO_FACTS
 from course_lib.outcome.outcome import EXIT_UNKNOWN, Diagnosis, exit_text
+
+#: More who wait for whom than these are not read any more.
+_MOST_CLAUSES = 4
 
 
 def messages_that_do_not_meet(hang: Hang) -> Diagnosis | None:
@@ -84,7 +87,7 @@ def rank_died(hang: Hang) -> Diagnosis | None:
 
 def in_the_same_call(hang: Hang) -> Diagnosis | None:
     """All ranks wait at one line, as seen from outside: what they have brought there is not seen."""
-    if not hang.outcome.from_outside or len(hang.blocked) < 2:
+    if not hang.outcome.from_outside or len(hang.blocked) < 2 or hang.first.collective is None:
         return None
     return diagnosis("nobody_answers.at_one_line", hang.outcome, ranks=hang.one.ranks, first=hang.first)
 
@@ -102,16 +105,30 @@ def in_different_groups(hang: Hang) -> Diagnosis | None:
     return diagnosis("different_groups", hang.outcome, where=lines.pop())
 
 
+def some_wait_for_no_rank(hang: Hang) -> Diagnosis | None:
+    """Some ranks wait for a key or a message that no rank has sent, and the others wait for them."""
+    alone = {
+        rank: w
+        for rank, w in hang.blocked.items()
+        if not w.missing and w.collective is None and "send" not in (w.call or "")
+    }
+    others = {rank: w for rank, w in hang.blocked.items() if rank not in alone}
+    if not alone or not others or not all(w.missing for w in others.values()):
+        return None
+    words = {"places": "; ".join(standing(alone)), "waits": "; ".join(standing(others))}
+    return diagnosis("nobody_answers.some", hang.outcome, **words)
+
+
 def waiting_in_a_circle(hang: Hang) -> Diagnosis:
     """All ranks wait, each for others that do, too."""
-    waits = "; ".join(standing(hang.blocked))
-    chain = [f"rank {rank} waits for {rank_list(w.missing)}" for rank, w in hang.blocked.items() if w.missing]
+    told = standing(hang.blocked, for_whom=True)
+    waits = "; ".join(told if len(told) <= _MOST_CLAUSES else standing(hang.blocked))
     kind = (
         "waiting_in_a_circle.of_messages"
         if all(map(to_a_rank, hang.blocked.values()))
         else "waiting_in_a_circle"
     )
-    return diagnosis(kind, hang.outcome, waits=waits, chain=", ".join(chain))
+    return diagnosis(kind, hang.outcome, waits=waits)
 
 
 def nobody_answers(hang: Hang) -> Diagnosis:

@@ -82,7 +82,7 @@ def _been(outcome: Outcome, ranks: Collection[int]) -> set[tuple[str, int]]:
 
 
 def _mentions_rank(test: ast.expr) -> bool:
-    words = ("rank", "is_main", "is_master", "main_process", "process_zero", "global_zero")
+    words = ("rank", "is_main", "is_master", "main_process", "process_zero", "process_index", "global_zero")
     for node in ast.walk(test):
         name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
         if any(word in name.lower() for word in words):

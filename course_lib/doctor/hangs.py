@@ -33,7 +33,7 @@ _BEFORE: tuple[Callable[[Outcome], Diagnosis | None], ...] = (
     closures.different_closures,
     roots.different_roots,
 )
-_MEET, _LEFT, _IDLE, _CIRCLE, _ALONE, _ = Situation
+_MEET, _LEFT, _IDLE, _CIRCLE, _ALONE, _OTHER = Situation
 _RULES: tuple[tuple[Situation, Callable[[Hang], Diagnosis | None]], ...] = (
     (_LEFT, absences.rank_died),
     (_MEET, alignment.threads_share_a_group),
@@ -57,6 +57,7 @@ _RULES: tuple[tuple[Situation, Callable[[Hang], Diagnosis | None]], ...] = (
     (_MEET, mismatches.different_collectives),
     (_LEFT | _IDLE, absences.rank_left),
     (_CIRCLE, absences.in_different_groups),
+    (_CIRCLE | _OTHER, absences.some_wait_for_no_rank),
     (_CIRCLE, absences.waiting_in_a_circle),
     (_ALONE, absences.in_the_same_call),
     (_ALONE, absences.nobody_answers),
@@ -75,6 +76,7 @@ _FROM_OUTSIDE = {
     own_collectives.under_a_condition,
     mismatches.different_collectives,
     absences.rank_left,
+    absences.some_wait_for_no_rank,
     absences.waiting_in_a_circle,
     absences.in_the_same_call,
     absences.nobody_answers,

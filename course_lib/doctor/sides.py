@@ -140,7 +140,7 @@ def _situation(
         return Situation.LEFT if set(gone) <= set(outcome.ranks) else Situation.IDLE
     if missing:
         # A rank that waits for a store's key, say, waits for no rank in particular: that is no circle.
-        known = all(w.collective is not None or to_a_rank(w) for w in blocked.values())
+        known = all(w.missing or w.collective is not None or to_a_rank(w) for w in blocked.values())
         return Situation.CIRCLE if known else Situation.OTHER
     return Situation.ALONE if len(set(map(call_of, blocked.values()))) == 1 else Situation.OTHER
 

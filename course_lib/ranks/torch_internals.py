@@ -122,5 +122,7 @@ INTERNALS = (
     Internal("torch.utils.data.dataloader._BaseDataLoaderIter._next_index", "samples of each rank", "class"),
     Internal("torch.utils.data.DataLoader._iterator", "a loader with persistent workers", "self"),
     Internal("torch.optim.lr_scheduler.SequentialLR._schedulers", "the parts of a schedule", "self"),
-    Internal("torch.optim.lr_scheduler.SequentialLR._milestones", "where a schedule's last part begins", "self"),
+    Internal(
+        "torch.optim.lr_scheduler.SequentialLR._milestones", "where a schedule's last part begins", "self"
+    ),
 )

@@ -352,6 +352,11 @@ def judged(told: Sequence[Snapshot]) -> Finding:
         for rank in running:
             if now[rank].waiting_in is None and now[rank].same_place(before[rank]):
                 waiting[rank] = replace(waiting[rank], state=RankState.GPU)
+    firm = not slow or seconds >= _LONG or bool(idle)
+    # A rank in a communication call that is not still is on its way: soon more is known.
+    firm = firm and not any(now[rank].waiting_in is not None and not seen[rank].problem for rank in busy)
+    firm = firm and (proved or bool(stopped) or slow or not blocked or seconds >= _PROBABLE)
+    firm = firm or unequal
     outcome = Outcome(
         kind=Kind.HANG,
         world_size=world,
@@ -365,18 +370,13 @@ def judged(told: Sequence[Snapshot]) -> Finding:
         waiting=waiting,
         pictures={},
         proved=proved,
-        doubts=tuple(doubts or ()),
+        doubts=tuple(doubts or ()) if firm else (),  # what is no alarm is not called probable
         timed_out=not proved and not doubts and not stopped,
         what="script",
         hosts={rank: one.host for one in told for rank in one.now} if len(told) > 1 else {},
         facts={rank: Facts(issued=counts) for rank, counts in launched.items()} if unequal else {},
         from_outside=True,
     )
-    firm = not slow or seconds >= _LONG or bool(idle)
-    # A rank in a communication call that is not still is on its way: soon more is known.
-    firm = firm and not any(now[rank].waiting_in is not None and not seen[rank].problem for rank in busy)
-    firm = firm and (proved or bool(stopped) or slow or not blocked or seconds >= _PROBABLE)
-    firm = firm or unequal
     outcome = explained(outcome)
     kind = "proved" if proved else "probable" if (doubts and firm) or unequal else "unknown"
     assert outcome.diagnosis is not None

@@ -111,6 +111,60 @@ else:
 """,
         ("proved", "waiting_in_a_circle", "rank 0 waits in recv() at train.py, line 15", "line 17"),
     ),
+    "waits for a message that nobody sends": (
+        """
+def receive():
+    work = dist.irecv(x, src=1, tag=7)
+    ready()
+    work.wait()
+if rank == 0:
+    receive()
+ready()
+dist.barrier()
+""",
+        (
+            "proved",
+            "waiting_in_a_circle",
+            "rank 0 waits in wait() at train.py, line 16 for rank 1 (tag 7)",
+            "ranks 1 and 2 wait in barrier() at train.py, line 20 for rank 0",
+        ),
+    ),
+    "a batch of messages lacks one": (
+        """
+def exchange():
+    messages = [dist.P2POp(dist.irecv, torch.zeros(2), (rank - 1) % world)]
+    if rank != 1:
+        messages.append(dist.P2POp(dist.isend, x, (rank + 1) % world))
+    works = dist.batch_isend_irecv(messages)
+    ready()
+    for work in works:
+        work.wait()
+    dist.barrier()
+exchange()
+""",
+        (
+            "proved",
+            "nobody_answers",
+            "Rank 2 waits in wait() at train.py, line 20, for what no other rank sends or sets",
+            "while ranks 0 and 1 wait in barrier() at train.py, line 21",
+        ),
+    ),
+    "waits for a key that nobody sets": (
+        """
+def begin():
+    store = dist.distributed_c10d._get_default_store()
+    ready()
+    if rank == 0:
+        store.wait(["configuration"])
+    dist.barrier()
+begin()
+""",
+        (
+            "proved",
+            "nobody_answers",
+            "Rank 0 waits in wait() at train.py, line 17, for what no other rank sends or sets",
+        ),
+    ),
     "sends with other tags": (
         """
 ready()
@@ -423,7 +477,7 @@ step(mine if rank in (0, 3) else mine[::-1])
         (
             "proved",
             "waiting_in_a_circle",
-            "ranks 0-3 wait in all_reduce() at train.py, line 15",
+            "rank 0 waits in all_reduce() at train.py, line 15 for rank 1;",
             "rank 0 waits in a group of ranks 0 and 1",
             "rank 1 waits in a group of ranks 1 and 3",
             "rank 2 waits in a group of ranks 0 and 2",
@@ -1068,6 +1122,30 @@ def test_ranks_that_a_script_has_started_itself_are_known_by_their_variable(tmp_
         found = firm(pids)
     assert found.kind == "proved"
     assert "barrier() at own.py, line 9" in found.outcome.diagnosis.summary
+
+
+#: As Lightning's own launcher does: rank 0 starts the others, and has its variables only within Python.
+RANK_0_STARTS_THE_OTHERS = """
+import os, runpy, subprocess, sys
+if "LOCAL_RANK" not in os.environ:
+    told = {{"LOCAL_RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "{port}"}}
+    subprocess.Popen([sys.executable, "-c", {again}, sys.argv[1]], env=os.environ | told)
+    os.environ.update(told | {{"LOCAL_RANK": "0"}})
+os.environ["RANK"] = os.environ["LOCAL_RANK"]
+runpy.run_path(sys.argv[1], run_name="__main__")
+"""
+
+
+def test_a_rank_0_that_has_started_the_others_is_one_of_them(tmp_path):
+    code = RANK_0_STARTS_THE_OTHERS.format(port=free_port(), again="open('launcher').read()")
+    (tmp_path / "launcher").write_text(code, encoding="utf-8")
+    hung = HUNG["only rank 0 in a barrier"][0]
+    with running(tmp_path, hung, 2, sys.executable, "-c", code) as pids:
+        first = until(lambda: next((e.parent for e in processes(pids) if e.rank == 1), None))
+        found = firm([first, *pids])
+    assert found.kind == "proved"
+    assert "Only rank 0 comes to barrier() at train.py, line 16" in found.outcome.diagnosis.summary
+    assert "rank 1 is in all_reduce()" in found.outcome.diagnosis.summary
 
 
 def test_a_worker_that_has_outlived_its_rank_is_not_taken_for_one(tmp_path):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import linecache
+import re
 from collections.abc import Mapping, Sequence
 from types import CodeType, FrameType, SimpleNamespace
 from typing import cast
@@ -14,21 +16,19 @@ from course_lib.outcome.partners import Partners
 from course_lib.outcome.places import Frame, is_learners, package_of
 from course_lib.outcome.syntax import parsed
 from course_lib.ranks.inside.blocking_calls import WAITING_CALLS, is_soon
-from course_lib.ranks.inside.calls import assigned, named, number_of
+from course_lib.ranks.inside.calls import named, number_of
 from course_lib.ranks.inside.pauses import CHILDREN, LOCKS
 from course_lib.ranks.outside.pyspy import SeenFrame
 
 #: The default group's name. torch numbers groups as they are made, and begins with it.
 DEFAULT_GROUP = "0"
-_TORCHS = (
-    "<Work at",
-    "<Future at",
-    "<TCPStore at",
-    "<PrefixStore at",
-    "<FileStore at",
-    "<HashStore at",
-    "<Store at",
-)
+#: Objects of torch's that are waited for, as py-spy prints them: newer ones with the module.
+_TORCHS = re.compile(r"<(?:torch\._C\.(?:_distributed_c10d\.)?)?(?:Work|Future|\w*Store) at")
+_A_STORE = re.compile(r"<\S*Store at")
+#: Calls that return what is waited for: of messages between two ranks, and of collectives.
+_MESSAGES = {"isend", "irecv", "batch_isend_irecv", "_wait_batch_p2p"}
+_COLLECTIVES = {"all_reduce", "broadcast", "reduce", "all_gather", "all_gather_into_tensor", "gather", "scatter",
+                "reduce_scatter", "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "barrier"}  # fmt: skip
 _GROUP_WORDS = ("group", "process_group", "pg")
 #: Calls that are given timeouts.
 _TIMED = {
@@ -146,14 +146,9 @@ def waits_for_torch(frame: SeenFrame) -> ast.Call | None:
         if not isinstance(call.func, ast.Attribute) or call.func.attr not in WAITING_CALLS:
             continue
         receiver = call.func.value
-        if isinstance(receiver, ast.Name) and frame.values.get(receiver.id, "").startswith(_TORCHS):
+        if isinstance(receiver, ast.Name) and _TORCHS.match(frame.values.get(receiver.id, "")):
             return call
-        if isinstance(receiver, ast.Call) and named(receiver.func) in (
-            "isend",
-            "irecv",
-            "all_reduce",
-            "broadcast",
-        ):
+        if not (_MESSAGES | _COLLECTIVES).isdisjoint(map(_function, _makers(receiver, frame))):
             return call
     return None
 
@@ -171,8 +166,8 @@ def may_wait_for_torch(frame: SeenFrame) -> ast.Call | None:
 # -- a communication call: with whom -----------------------------------------------------------------------------------
 
 
-def partners_of(frames: Sequence[SeenFrame], call: str, world: int) -> Partners:
-    """With whom the call that these frames (innermost first) are in has to do.
+def partners_of(frames: Sequence[SeenFrame], call: str, world: int) -> Partners | None:
+    """With whom the call that these frames (innermost first) are in has to do; None where it waits for a store.
 
     A group that is named in the learner's line is called as it is there, because objects have no names from outside;
     its members are not known. Ranks of a send or receive are global where the caller said `src` or `dst`.
@@ -180,49 +175,115 @@ def partners_of(frames: Sequence[SeenFrame], call: str, world: int) -> Partners:
     group, to, source, tag = DEFAULT_GROUP, None, None, None
     learners = next((frame for frame in frames if is_learners(frame.spot.file)), None)
     known: Mapping[str, int] = {}
-    if learners is not None:
+    if learners is not None and learners is frames[0]:
+        made = _awaited(learners)
+        if made is None:
+            return None
+        messages = [maker for maker in made if _function(maker) in _MESSAGES]
+        if messages:
+            call = _function(messages[0])
+            known = _numbers_given(messages[0], learners) if len(messages) == 1 else {}
+    elif learners is not None:
         for node in calls_at(learners):
             given = next((word.value for word in node.keywords if word.arg in _GROUP_WORDS), None)
             if given is not None and not (isinstance(given, ast.Constant) and given.value is None):
                 group = ast.unparse(given)
-        known = _of_work(learners)
-        call = {"dst": "isend", "src": "irecv"}.get(next(iter(known), ""), call)
     for frame in frames:
-        if path_of(frame).endswith("distributed/distributed_c10d.py") and frame.spot.function == call:
-            known = whole_numbers(frame)
+        one = frame.spot.function
+        if path_of(frame).endswith("distributed/distributed_c10d.py") and one in (call, "send", "recv"):
+            known, call = whole_numbers(frame), one if one in ("send", "recv") else call
     if call in ("send", "isend"):
         to = known.get("dst", known.get("group_dst"))
     elif call in ("recv", "irecv"):
         source = known.get("src", known.get("group_src"))
     tag = known.get("tag")
-    members = tuple(range(world)) if group == DEFAULT_GROUP else ()
+    members = tuple(range(world)) if group == DEFAULT_GROUP and call not in _MESSAGES else ()
     return Partners(
         call, "" if to is not None or source is not None else group, members, None, to, source, tag
     )
 
 
-def _of_work(frame: SeenFrame) -> dict[str, int]:
-    """Of `w.wait()` after `w = dist.irecv(x, src=1)`: the rank that was named, by `src` or `dst`."""
-    waiting = waits_for_torch(frame)
-    receiver = waiting.func.value if waiting is not None and isinstance(waiting.func, ast.Attribute) else None
-    made = (
-        receiver
-        if isinstance(receiver, ast.Call)
-        else assigned(receiver, as_frame(frame))
-        if receiver
-        else None
-    )
-    name = named(made.func) if made is not None else ""
-    if made is None or name not in ("isend", "irecv"):
-        return {}
-    word = "dst" if name == "isend" else "src"
-    value = next(
-        (k.value for k in made.keywords if k.arg == word), made.args[1] if len(made.args) > 1 else None
-    )
+def _awaited(frame: SeenFrame) -> list[ast.Call] | None:
+    """The calls that may have returned what a learner's `wait()` waits for; None for a store."""
+    waiting = waits_for_torch(frame) or may_wait_for_torch(frame)
+    if waiting is None or not isinstance(waiting.func, ast.Attribute):
+        return []
+    receiver = waiting.func.value
+    if _A_STORE.match(frame.values.get(receiver.id, "") if isinstance(receiver, ast.Name) else ""):
+        return None
+    return _makers(receiver, frame)
+
+
+def _function(call: ast.Call) -> str:
+    return named(call.func)
+
+
+def _makers(thing: ast.expr, frame: SeenFrame, known: frozenset[str] = frozenset()) -> list[ast.Call]:
+    """The calls that an object, or those of a list, may come from, as the code above the frame's line has it."""
+    match thing:
+        case ast.Call(func=ast.Attribute(value=inside, attr="pop" | "popleft")) | ast.Subscript(value=inside):
+            return _makers(inside, frame, known)
+        case ast.ListComp(elt=inside) | ast.GeneratorExp(elt=inside):
+            return _makers(inside, frame, known)
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            return [maker for part in parts for maker in _makers(part, frame, known)]
+        case ast.Call():
+            return [thing]
+        case ast.Name(id=name) if name not in known:
+            given = _given(name, frame)
+            return [maker for value in given for maker in _makers(value, frame, known | {name})]
+    return []
+
+
+def _given(name: str, frame: SeenFrame) -> list[ast.expr]:
+    """What was given to a name last, in the frame's function and above its line, and what was added to that."""
+    found: list[ast.expr] = []
+    for node in _bindings("".join(linecache.getlines(frame.spot.file)), frame.spot.line):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=to)], value=value) if to == name:
+                found = [value]
+            case (
+                ast.For(target=ast.Name(id=to), iter=value)
+                | ast.comprehension(target=ast.Name(id=to), iter=value)
+            ) if to == name:
+                found = [value]
+            case ast.AugAssign(target=ast.Name(id=to), value=value) if to == name:
+                found.append(value)
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id=to), attr="append" | "extend"), args=[value]
+            ) if to == name:
+                found.append(value)
+    return found
+
+
+@functools.lru_cache(maxsize=64)
+def _bindings(source: str, line: int) -> tuple[ast.AST, ...]:
+    """The nodes of the innermost function around a line, up to it, in the order of their lines."""
     try:
-        return {word: int(number_of(value, as_frame(frame)))} if value is not None else {}
-    except ValueError:
-        return {}
+        scope: ast.AST = parsed(source)
+    except (SyntaxError, ValueError):
+        return ()
+    for node in ast.walk(scope):
+        is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if is_function and node.lineno <= line <= (node.end_lineno or 0):  # type: ignore[attr-defined]
+            scope = node
+
+    def at(node: ast.AST) -> int:
+        return getattr(node.target if isinstance(node, ast.comprehension) else node, "lineno", line + 1)
+
+    return tuple(sorted((node for node in ast.walk(scope) if at(node) <= line), key=at))
+
+
+def _numbers_given(call: ast.Call, frame: SeenFrame) -> dict[str, int]:
+    """Of `irecv(x, 1, tag=3)`: the rank, by `src` or `dst`, and the tag."""
+    word = "src" if _function(call) == "irecv" else "dst"
+    given = {keyword.arg: keyword.value for keyword in call.keywords}
+    given |= {name: value for name, value in zip(("", word, "", "tag"), call.args, strict=False) if name}
+    found = {}
+    for name in (word, "tag"):
+        with contextlib.suppress(ValueError, KeyError):
+            found[name] = int(number_of(given[name], as_frame(frame)))
+    return found
 
 
 # -- no communication call: what a sleeping thread sleeps in -----------------------------------------------------------

@@ -27,8 +27,9 @@ _SERVANTS = re.compile(
 )
 _IDLE = ("concurrent/futures/thread.py", "multiprocessing/pool.py", "logging/handlers.py", "tqdm/_monitor.py")
 #: A call of torch.distributed that is no collective: nothing of it is recorded by torch either.
-_NO_COLLECTIVE = {"send", "recv", "isend", "irecv", "wait", "get", "monitored_barrier", "init_process_group",
-                  "new_group", "DistributedDataParallel()", "value", "result", "synchronize"}  # fmt: skip
+_NO_COLLECTIVE = {"send", "recv", "isend", "irecv", "batch_isend_irecv", "_wait_batch_p2p", "get", "monitored_barrier",
+                  "init_process_group", "new_group", "DistributedDataParallel()", "value", "result",
+                  "synchronize"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,10 @@ def look(found: Iterable[processes.Process], world: int, *, first: bool) -> dict
     told = sockets.connections()
     owners = {number: each.pid for each in living for number in _sockets(each.pid)}
     helpers = {each.pid: traffic.children(_tasks(each.pid)) for each in living}
+    ranks = {each.pid for each in living if each.rank is not None}
+    helpers = {
+        pid: [child for child in started if child.pid not in ranks] for pid, started in helpers.items()
+    }
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         seen = dict(zip((e.pid for e in living), pool.map(_read, (e.pid for e in living)), strict=True))
         workers = dict(zip(helpers, pool.map(_workers, helpers.values()), strict=True))
@@ -200,7 +205,7 @@ def collective_of(status: RankStatus) -> Collective | None:
     call, needed = status.waiting_in, status.partners
     if call is None or needed is None or needed.to is not None or needed.source is not None:
         return None
-    if call in _NO_COLLECTIVE and call != "wait":
+    if needed.call in _NO_COLLECTIVE:
         return None
     frames: list[IssuingFrame] = [
         {"filename": f.file, "name": f.function, "line": f.line} for f in reversed(status.stack)

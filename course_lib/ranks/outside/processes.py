@@ -8,7 +8,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from course_lib.outcome.places import is_learners
@@ -66,7 +66,8 @@ class Process:
 def processes(pids: Iterable[int] = ()) -> list[Process]:
     """This user's processes that may be ranks (of all users for root), or those that are named.
 
-    A process that another rank has started (a worker of a DataLoader) has its environment: it is left out.
+    A process that another rank has started (a worker of a DataLoader) has its environment: it is left out. What has
+    started all ranks but rank 0 is rank 0 itself, as with Lightning's own launcher.
     """
     named = set(pids)
     found = {}
@@ -75,9 +76,13 @@ def processes(pids: Iterable[int] = ()) -> list[Process]:
             process = _process(pid, anyhow=bool(named))
             if process is not None:
                 found[pid] = process
-    if named:
-        return list(found.values())
-    return [each for each in found.values() if not _is_helper(each, found)]
+    ranks = {pid: each for pid, each in found.items() if not _is_helper(each, found)}
+    for pid in {each.parent for each in ranks.values() if each.rank is not None} & ranks.keys():
+        started = [each for each in ranks.values() if each.parent == pid and each.rank is not None]
+        first, told = ranks[pid], started[0]
+        if first.rank is None and {each.rank for each in started} == set(range(1, told.world_size or 0)):
+            ranks[pid] = replace(first, environment=told.environment, rank=0, world_size=told.world_size)
+    return list(ranks.values())
 
 
 def _is_helper(process: Process, found: Mapping[int, Process]) -> bool:

@@ -15,9 +15,11 @@ from tests.support.watched import models, notes, record, watched
 
 def test_a_wait_for_nobody_in_particular_is_no_circle():
     found = diagnose(stuck(blocked(0, "wait"), blocked(1, "barrier", [0], record("", 5, op="barrier"))))
-    assert found.kind == "unknown"
-    assert "rank 0 waits in wait() at train.py, line 5; rank 1 waits in barrier()" in found.summary
-    assert any("no collective was recorded" in line for line in found.evidence)
+    assert (found.kind, found.culprits) == ("nobody_answers", ())
+    assert found.summary.startswith(
+        "Rank 0 waits in wait() at train.py, line 5, for what no other rank sends"
+    )
+    assert "while rank 1 waits in barrier() at train.py, line 5." in found.summary
 
 
 def test_a_send_that_meets_a_barrier_is_a_circle():
