@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from course_lib.outcome.outcome import Collective, Outcome, Waiting
 from course_lib.outcome.places import Spot, is_learners
-from course_lib.outcome.syntax import parsed
+from course_lib.outcome.syntax import parsed, parsed_expression
 
 
 class Guard(NamedTuple):
@@ -79,6 +79,11 @@ def _been(outcome: Outcome, ranks: Collection[int]) -> set[tuple[str, int]]:
     been = {(f.file, f.line) for rank in others for r in outcome.recorded.get(rank, ()) for f in r.frames}
     stacks = [outcome.waiting[rank].stack for rank in others if rank in outcome.waiting]
     return been | {(frame.file, frame.line) for stack in stacks for frame in stack}
+
+
+def is_on_the_rank(condition: str) -> bool:
+    """Whether a condition, as written, asks for the rank."""
+    return _mentions_rank(parsed_expression(condition))
 
 
 def _mentions_rank(test: ast.expr) -> bool:

@@ -50,17 +50,28 @@ def condition_at(inside: Path, other: Path) -> str | None:
 
     Of the conditions in a library, the two nearest to where they part.
     """
+    own, of_library = _conditions_at(inside, other)
+    return own[-1] if own else "` and `".join(of_library[:2]) or None
+
+
+def own_condition_at(inside: Path, other: Path) -> str | None:
+    """The same without those in a library."""
+    return next(reversed(_conditions_at(inside, other)[0]), None)
+
+
+def _conditions_at(inside: Path, other: Path) -> tuple[list[str], list[str]]:
+    """Those of the learner's, and those in a library."""
     depth = _parting(inside, other)
-    if depth >= len(other):
-        return None
-    here = inside[depth].line if depth < len(inside) and inside[depth].file == other[depth].file else 0
     own: list[str] = []
     of_library: list[str] = []
+    if depth >= len(other):
+        return own, of_library
+    here = inside[depth].line if depth < len(inside) and inside[depth].file == other[depth].file else 0
     for place, frame in enumerate(other[depth:]):
         for first, last, test in _conditions(frame.file):
             if first <= frame.line <= last and not (place == 0 and first <= here <= last):
                 (own if is_learners(frame.file) else of_library).append(test)
-    return own[-1] if own else "` and `".join(of_library[:2]) or None
+    return own, of_library
 
 
 def at_parting(one: Path, other: Path) -> tuple[str, str]:

@@ -15,11 +15,12 @@ from pathlib import Path
 
 from course_lib.doctor import dumps
 from course_lib.doctor.diagnose import explained
-from course_lib.doctor.words import rank_list, verb
+from course_lib.doctor.words import positions, rank_list, verb
 from course_lib.outcome.facts import Facts
 from course_lib.outcome.fold import span
 from course_lib.outcome.outcome import (
     EXIT_UNKNOWN,
+    Collective,
     Diagnosis,
     Ending,
     Kind,
@@ -38,6 +39,7 @@ from course_lib.ranks.outside.looks import collective_of, look
 from course_lib.ranks.status import FromOutside, RankStatus
 from course_lib.scripts.machines import NotesError, read_marked, write_marked
 from course_lib.versions import version
+from course_lib.watch.majority import groups_of, odd_ones
 
 _MARK = "what ddp-course has seen of the ranks of one machine from outside"
 _PATTERN = "outside-*.json"
@@ -339,8 +341,9 @@ def judged(told: Sequence[Snapshot]) -> Finding:
     idle = [rank for rank in busy if _never_ends(before[rank], now[rank], seconds)]
     if not blocked and not stopped and not unequal and (not busy or len(idle) < len(busy)):
         return Finding(None, recorded=tuple(recorded))
+    records = {rank: collective_of(now[rank]) for rank in blocked}
     waiting = {
-        rank: _waiting(rank, now, blocked, stopped, [*gone, *over, *busy, *stopped])
+        rank: _waiting(rank, now, records, stopped, [*gone, *over, *busy, *stopped])
         for rank in sorted(running)
     }
     doubts = None
@@ -379,22 +382,22 @@ def judged(told: Sequence[Snapshot]) -> Finding:
     )
     outcome = explained(outcome)
     kind = "proved" if proved else "probable" if (doubts and firm) or unequal else "unknown"
-    assert outcome.diagnosis is not None
     errors = {rank: text for one in told for rank, text in one.errors.items() if rank in absent}
-    diagnosis = _with_evidence(outcome.diagnosis, now, busy, unseen, kind, errors, recorded)
+    diagnosis = _with_evidence(outcome, now, busy, unseen, kind, errors, recorded)
     return Finding(replace(outcome, diagnosis=diagnosis), firm, kind)
 
 
 def _waiting(
     rank: int,
     now: Mapping[int, RankStatus],
-    blocked: Collection[int],
+    records: Mapping[int, Collective | None],
     stopped: Collection[int],
     away: Collection[int],
 ) -> Waiting:
     """What a rank does, and for whom it waits.
 
     Args:
+        records: of the ranks that are blocked, the collectives they wait in, as far as that is known.
         away: ranks that are in no communication call.
     """
     status = now[rank]
@@ -403,7 +406,7 @@ def _waiting(
         RankState.STOPPED
         if rank in stopped
         else RankState.BLOCKED
-        if rank in blocked
+        if rank in records
         else RankState.COMPUTING
     )
     if state is RankState.COMPUTING and status.asleep:
@@ -413,15 +416,15 @@ def _waiting(
     found = deadlock.describe(status, now, state)
     seconds = status.outside.asleep_for
     found = replace(found, seconds=None if seconds is None else seconds + BETWEEN)
-    record = collective_of(status) if state is RankState.BLOCKED else None
+    record = records.get(rank)
     if record is None:
         return replace(found, call=found.call if state is RankState.BLOCKED else None)
     needed = (
         status.partners.members if status.partners is not None and status.partners.members else tuple(now)
     )
     others = [each for each in away if each != rank and each in (*needed, *(set(away) - set(now)))]
-    for other in set(blocked) & set(needed):
-        theirs = collective_of(now[other])
+    for other in records.keys() & set(needed):
+        theirs = records[other]
         if other != rank and (theirs is None or theirs.group != record.group):
             others.append(other)
     return replace(found, collective=record, missing=tuple(sorted(others)))
@@ -446,6 +449,11 @@ def _doubts(
     )
     if unseen:
         doubts.append(f"{rank_list(unseen)} {verb(unseen, 'was', 'were')} not looked at")
+    keys = [rank for rank in running if now[rank].waiting_in is not None and now[rank].partners is None]
+    if keys:
+        doubts.append(
+            f"another process might set the key that {rank_list(keys)} {verb(keys, 'waits', 'wait')} for"
+        )
     if machines > 1:
         doubts.append("the machines were not looked at together")
     if any(status.uses_gpus for status in now.values()):
@@ -484,7 +492,7 @@ def _never_ends(before: RankStatus, now: RankStatus, waited: float) -> bool:
 
 
 def _with_evidence(
-    found: Diagnosis,
+    outcome: Outcome,
     now: Mapping[int, RankStatus],
     busy: Collection[int],
     unseen: Collection[int],
@@ -492,13 +500,21 @@ def _with_evidence(
     errors: Mapping[int, str],
     recorded: Iterable[str],
 ) -> Diagnosis:
-    """The same with what else was seen: workers, errors, ranks that are at another step of a loop."""
+    """The diagnosis with what else was seen: workers, errors, ranks that are at another step of a loop."""
+    found = outcome.diagnosis
+    assert found is not None
+    apart = _apart(now)
+    odd = next(filter(None, map(odd_ones, apart.values())), ())
+    where = positions(outcome)
+    if odd and not found.culprits and found.evidence[: len(where)] == where:
+        evidence = (*positions(outcome, odd), *found.evidence[len(where) :])
+        found = replace(found, culprits=odd, evidence=evidence)
     lines = [f"rank {rank}: {text}" for rank in busy for text in now[rank].outside.workers]  # type: ignore[union-attr]
     lines += [f"rank {rank}: {text}" for rank, text in errors.items()]
     for rank, status in now.items():
         assert status.outside is not None
         lines += [f"rank {rank}: {text}" for text in (status.outside.error, status.outside.problem) if text]
-    lines += [*_apart(now), *_called(now), *_groups(now), *recorded]
+    lines += [*itertools.starmap(_said_apart, apart.items()), *_called(now), *_groups(now), *recorded]
     if unseen:
         lines.append(
             f"{rank_list(unseen)} {verb(unseen, 'was', 'were')} not looked at: no process of theirs is here"
@@ -536,22 +552,24 @@ def _groups(now: Mapping[int, RankStatus]) -> list[str]:
     ]
 
 
-def _apart(now: Mapping[int, RankStatus]) -> list[str]:
-    """`step is 3 on rank 1, and 4 on ranks 0,2`: loops in which ranks are at different numbers."""
+def _apart(now: Mapping[int, RankStatus]) -> dict[str, dict[int, int]]:
+    """The numbers of loops in which ranks are apart, by name and by rank."""
     known = {
         rank: status.outside.numbers
         for rank, status in now.items()
         if status.outside and status.outside.numbers
     }
     shared = set.intersection(*map(set, known.values())) if len(known) > 1 else set()
-    lines = []
+    found = {}
     for name in sorted(shared):
         word = name.rpartition(":")[2]
-        values: dict[int, list[int]] = {}
-        for rank, numbers in known.items():
-            values.setdefault(numbers[name], []).append(rank)
-        if 1 < len(values) <= 3 and not any(part in word.lower() for part in _OWN):
-            lines.append(
-                f"{word} is " + ", and ".join(f"{v} on {rank_list(r)}" for v, r in sorted(values.items()))
-            )
-    return lines[:3]
+        values = {rank: numbers[name] for rank, numbers in known.items()}
+        if 1 < len(set(values.values())) <= 3 and not any(part in word.lower() for part in _OWN):
+            found[word] = values
+    return dict(itertools.islice(found.items(), 3))
+
+
+def _said_apart(word: str, values: Mapping[int, int]) -> str:
+    """`step is 3 on rank 1, and 4 on ranks 0,2`."""
+    ranks = sorted((values[who[0]], who) for who in groups_of(values))
+    return f"{word} is " + ", and ".join(f"{value} on {rank_list(who)}" for value, who in ranks)

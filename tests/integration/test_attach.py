@@ -160,7 +160,7 @@ def begin():
 begin()
 """,
         (
-            "proved",
+            "probable",
             "nobody_answers",
             "Rank 0 waits in wait() at train.py, line 17, for what no other rank sends or sets",
         ),
@@ -229,8 +229,31 @@ if works == []:
         (
             "proved",
             "different_collectives",
-            "rank 0 in wait() at train.py, line 16",
-            "barrier() at train.py, line 18",
+            "Ranks 1 and 2 are in barrier() at train.py, line 18, which stands under `works == []`",
+            "rank 0 is in wait() at train.py, line 16",
+        ),
+    ),
+    "a condition that holds on one rank": (
+        """
+def evaluate():
+    dist.all_gather_object([None] * world, rank)
+def train():
+    best = 2
+    for epoch in range(8):
+        if epoch == 3:
+            ready()
+        dist.all_reduce(x)
+        metric = 1 if epoch == 3 and rank == 1 else 3
+        if metric < best:
+            evaluate()
+train()
+""",
+        (
+            "proved",
+            "different_collectives",
+            "Rank 1 is in all_gather_object() at train.py, line 14, which stands under `metric < best`",
+            "ranks 0 and 2 are in all_reduce() at train.py, line 20.",
+            "epoch is 3 on rank 1, and 4 on ranks 0 and 2",
         ),
     ),
     "waits for a lock twice": (
@@ -378,9 +401,9 @@ train()
 """,
         (
             "proved",
-            "different_collectives",
+            "uneven_batches",
             "all_gather_single() at train.py, line 26",
-            "rank 1 in barrier() at train.py, line 27",
+            "behind it, in barrier() at train.py, line 27",
         ),
     ),
     "DTensor: full_tensor on one rank": (
@@ -546,9 +569,9 @@ train()
 """,
         (
             "proved",
-            "different_collectives",
-            "at train.py, line 21",
-            "rank 2 in all_gather_object() at train.py, line 22",
+            "uneven_batches",
+            "Rank 2 has left the loop in which ranks 0 and 1 still are (in backward()'s all-reduce",
+            "behind it, in all_gather_object() at train.py, line 22",
         ),
     ),
     "an exception is swallowed": (
@@ -568,9 +591,10 @@ train()
 """,
         (
             "proved",
-            "different_collectives",
+            "uneven_batches",
+            "Rank 1 has left the loop in which ranks 0 and 2 still are",
             "at train.py, line 20",
-            "rank 1 in barrier() at train.py, line 23",
+            "behind it, in barrier() at train.py, line 23",
         ),
     ),
     "a collective in another thread": (

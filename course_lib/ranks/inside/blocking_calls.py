@@ -66,7 +66,9 @@ def waiting_in(stack: Sequence[Frame], thread_id: int | None) -> str | None:
         # Checkpoints are written to disks, which do not need another rank. An elastic agent sleeps and looks after
         # its workers: what it waits for is not a rank of ours.
         alone = "/distributed/checkpoint/" in path or "/distributed/elastic/" in path
-        return None if leaf.function == "wrapper" or alone else leaf.function
+        # A comprehension, as `[handle.wait() for handle in handles]`, is of the function around it.
+        named = next((frame.function for frame in reversed(stack) if not frame.function.startswith("<")), "")
+        return None if leaf.function == "wrapper" or alone else named
     return None
 
 

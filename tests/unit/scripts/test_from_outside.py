@@ -92,3 +92,21 @@ def test_at_one_line_nothing_is_proved():
     found = judged([snapshot(range(2), 2)])
     assert found.kind == "probable"
     assert "are at the same line, and not in the same collective" in found.outcome.diagnosis.summary
+
+
+def test_at_one_line_a_rank_at_another_step_is_marked():
+    seen = snapshot(range(3), 3)
+    looks = {
+        rank: replace(
+            each,
+            outside=replace(
+                each.outside, numbers={"/y/train.py:train:epoch": 4 + (rank == 1), "f:g:seed": rank}
+            ),
+        )
+        for rank, each in seen.now.items()
+    }
+    told = judged([replace(seen, before=looks, now=looks)]).outcome.diagnosis
+    assert told.culprits == (1,)
+    assert told.evidence[1].endswith("odd one out")
+    assert "epoch is 4 on ranks 0 and 2, and 5 on rank 1" in told.evidence
+    assert not any("seed" in line for line in told.evidence)

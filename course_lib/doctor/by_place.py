@@ -1,0 +1,47 @@
+"""What the source tells of ranks that wait at different lines, where they were looked at from outside."""
+
+from __future__ import annotations
+
+from course_lib.doctor.conditions import is_on_the_rank
+from course_lib.doctor.loops import Loop, Path, own_condition_at, path_of, seen_from
+from course_lib.doctor.sentences import diagnosis, text
+from course_lib.doctor.sides import Hang, Side, odd_of
+from course_lib.outcome.outcome import Diagnosis
+
+
+def behind_a_loop(hang: Hang) -> Diagnosis | None:
+    """Ranks are behind a loop in which the others still are, and no condition has brought them there."""
+    for early, late in _pairs(hang):
+        there, here = path_of(late.met), path_of(early.met)
+        behind = seen_from(there, here) in (Loop.LEFT, Loop.OUTER) and _further_down(there, here)
+        if behind and own_condition_at(there, here) is None:
+            words = {"early": early.ranks, "now": early, "late": late.ranks, "reached": late}
+            return diagnosis("uneven_batches.by_place", hang.outcome, early.ranks, **words)
+    return None
+
+
+def under_some_condition(hang: Hang) -> Diagnosis | None:
+    """The line of one side stands under a condition, not on the rank, that does not hold for the other."""
+    found = {
+        here.ranks: (here, rest, condition)
+        for here, rest in _pairs(hang)
+        if (condition := own_condition_at(path_of(rest.met), path_of(here.met)))
+        and not is_on_the_rank(condition)
+    }
+    if len(found) != 1:
+        return None
+    here, rest, condition = found.popitem()[1]
+    where = text("{rest} {rest:is} in {theirs}", rest=rest.ranks, theirs=rest)
+    words = {"ranks": here.ranks, "what": here, "condition": condition, "elsewhere": where}
+    return diagnosis(
+        "different_collectives.by_place", hang.outcome, odd_of(hang.sides) or here.ranks, **words
+    )
+
+
+def _pairs(hang: Hang) -> tuple[tuple[Side, Side], ...]:
+    return hang.pairs if hang.outcome.from_outside and len(hang.sides) == 2 else ()
+
+
+def _further_down(one: Path, other: Path) -> bool:
+    """Whether `other` is at a later line where the two ways part."""
+    return next((a.line < b.line for a, b in zip(one, other, strict=False) if a != b), False)

@@ -1,0 +1,56 @@
+"""What a learner's `wait()` waits for, read from the source above it and from what py-spy prints."""
+
+from dataclasses import replace
+
+import pytest
+
+from course_lib.outcome.partners import Partners
+from course_lib.outcome.places import Spot
+from course_lib.ranks.outside.calls import partners_of, waits_for_torch
+from course_lib.ranks.outside.pyspy import SeenFrame
+
+WORK = "<torch._C._distributed_c10d.Work at 0x7f1c>"
+
+
+def at_the_end(text, tmp_path, **values):
+    """The innermost frame of a rank that is at the last line of this script."""
+    path = tmp_path / "train.py"
+    path.write_text(text.strip() + "\n", encoding="utf-8")
+    spot = Spot(str(path), len(text.strip().splitlines()), "main")
+    return SeenFrame(spot, {name: str(value) for name, value in values.items()})
+
+
+@pytest.mark.parametrize(
+    ("text", "partners"),
+    [
+        ("w = dist.irecv(x, src=1, tag=7)\nw.wait()", Partners("irecv", source=1, tag=7)),
+        ("w = dist.isend(x, rank + 1)\nw.wait()", Partners("isend", to=3)),
+        ("w = dist.isend(x, peers[0])\nw.wait()", Partners("isend", "0")),
+        ("w = dist.irecv(x, 1)\nw = dist.isend(x, 0)\nw.wait()", Partners("isend", to=0)),
+        ("for w in dist.batch_isend_irecv(ops):\n    w.wait()", Partners("batch_isend_irecv", "0")),
+        ("works = []\nworks.append(dist.irecv(x, 1))\nfor w in works: w.wait()", Partners("irecv", source=1)),
+        ("works = [dist.irecv(x, i) for i in r]\nworks += [dist.isend(x, 1)]\nworks[0].wait()", Partners("irecv", "0")),
+        ("works = [dist.isend(x, 1), dist.irecv(x, 1)]\nworks.pop().wait()", Partners("isend", "0")),
+        ("w = dist.all_reduce(x, async_op=True)\nw.wait()", Partners("wait", "0", (0, 1, 2, 3))),
+        ("w = made_elsewhere()\nw.wait()", Partners("wait", "0", (0, 1, 2, 3))),
+        ("def before():\n    w = dist.irecv(x, 1)\ndef main():\n    w = w or other\n    w.wait()",
+         Partners("wait", "0", (0, 1, 2, 3))),
+    ],
+)  # fmt: skip
+def test_with_whom_a_wait_has_to_do(text, partners, tmp_path):
+    frame = at_the_end(text, tmp_path, w=WORK, rank=2)
+    assert waits_for_torch(frame) is not None
+    assert partners_of([frame], "wait", 4) == partners
+
+
+@pytest.mark.parametrize("store", ["PrefixStore", "torch._C._distributed_c10d.TCPStore"])
+def test_a_store_is_waited_for_with_no_rank_in_particular(store, tmp_path):
+    frame = at_the_end('store.wait(["key"])', tmp_path, store=f"<{store} at 0x7f1c>")
+    assert waits_for_torch(frame) is not None
+    assert partners_of([frame], "wait", 4) is None
+
+
+def test_a_wait_for_something_else_is_none_of_torch_s(tmp_path):
+    frame = at_the_end("queue.get()", tmp_path, queue="<queue.Queue at 0x7f1c>")
+    assert waits_for_torch(frame) is None
+    assert waits_for_torch(replace(frame, values={})) is None
