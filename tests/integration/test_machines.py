@@ -3,6 +3,7 @@
 The machines are two network namespaces, joined by one wire.
 """
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from typer.testing import CliRunner
 
@@ -114,7 +116,10 @@ def torchrun(
         try:
             errors = [machine.communicate(timeout=150)[1] for machine in running]
         finally:
-            for machine in running:
+            for machine in running:  # a torchrun that is killed leaves its ranks behind
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    for each in psutil.Process(machine.pid).children(recursive=True):
+                        each.kill()
                 machine.kill()
     return [
         (machine.returncode, error, folder / ("notes" if shared else f"notes{number}"))

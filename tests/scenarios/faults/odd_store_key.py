@@ -1,4 +1,4 @@
-# kind: unknown
+# kind: nobody_answers
 # culprits: -
 # ranks: 2
 # Hand-made signalling through a store: rank 0 waits for a key that nobody sets, rank 1 is in a barrier meanwhile.

@@ -1,4 +1,4 @@
-# kind: unknown
+# kind: nobody_answers
 # culprits: -
 # ranks: 2
 # Two ways to hand over a configuration: rank 0 waits for a message, rank 1 looks it up in a store.
