@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from course_lib.doctor.conditions import is_on_the_rank
-from course_lib.doctor.loops import Loop, Path, own_condition_at, path_of, seen_from
+from course_lib.doctor.loops import Loop, further_down, own_condition_at, path_of, seen_from
 from course_lib.doctor.sentences import diagnosis, text
 from course_lib.doctor.sides import Hang, Side, odd_of
 from course_lib.outcome.outcome import Diagnosis
@@ -13,7 +13,7 @@ def behind_a_loop(hang: Hang) -> Diagnosis | None:
     """Ranks are behind a loop in which the others still are, and no condition has brought them there."""
     for early, late in _pairs(hang):
         there, here = path_of(late.met), path_of(early.met)
-        behind = seen_from(there, here) in (Loop.LEFT, Loop.OUTER) and _further_down(there, here)
+        behind = seen_from(there, here) in (Loop.LEFT, Loop.OUTER) and further_down(there, here)
         if behind and own_condition_at(there, here) is None:
             words = {"early": early.ranks, "now": early, "late": late.ranks, "reached": late}
             return diagnosis("uneven_batches.by_place", hang.outcome, early.ranks, **words)
@@ -40,8 +40,3 @@ def under_some_condition(hang: Hang) -> Diagnosis | None:
 
 def _pairs(hang: Hang) -> tuple[tuple[Side, Side], ...]:
     return hang.pairs if hang.outcome.from_outside and len(hang.sides) == 2 else ()
-
-
-def _further_down(one: Path, other: Path) -> bool:
-    """Whether `other` is at a later line where the two ways part."""
-    return next((a.line < b.line for a, b in zip(one, other, strict=False) if a != b), False)

@@ -45,6 +45,12 @@ def seen_from(inside: Path, other: Path) -> Loop | None:
     return Loop.SAME if shared else None
 
 
+def further_down(inside: Path, other: Path) -> bool:
+    """Whether `other` is at a later line where the two part."""
+    depth = _parting(inside, other)
+    return depth < min(len(inside), len(other)) and inside[depth].line < other[depth].line
+
+
 def condition_at(inside: Path, other: Path) -> str | None:
     """The innermost `if` that guards `other` and not `inside`, as written, from where the two part on.
 

@@ -505,10 +505,11 @@ def _with_evidence(
     assert found is not None
     apart = _apart(now)
     odd = next(filter(None, map(odd_ones, apart.values())), ())
-    where = positions(outcome)
-    if odd and not found.culprits and found.evidence[: len(where)] == where:
-        evidence = (*positions(outcome, odd), *found.evidence[len(where) :])
-        found = replace(found, culprits=odd, evidence=evidence)
+    if odd and not found.culprits:
+        where = positions(outcome)
+        if found.evidence[: len(where)] == where:
+            evidence = (*positions(outcome, odd), *found.evidence[len(where) :])
+            found = replace(found, culprits=odd, evidence=evidence)
     lines = [f"rank {rank}: {text}" for rank in busy for text in now[rank].outside.workers]  # type: ignore[union-attr]
     lines += [f"rank {rank}: {text}" for rank, text in errors.items()]
     for rank, status in now.items():

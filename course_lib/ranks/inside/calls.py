@@ -110,6 +110,16 @@ def number_of(node: ast.expr, frame: FrameType) -> float:
     return value
 
 
+def number_given(call: ast.Call, word: str, position: int, frame: FrameType) -> int | None:
+    """The number that a call is given by a keyword, or at a position; None where it is not, or is no simple number."""
+    at = call.args[position] if len(call.args) > position else None
+    value = next((k.value for k in call.keywords if k.arg == word), at)
+    try:
+        return int(number_of(value, frame)) if value is not None else None
+    except ValueError:
+        return None
+
+
 def assigned(name: ast.expr, frame: FrameType) -> ast.Call | None:
     """The call whose result was given to this name last, above the line the frame is at, in the same piece of code."""
     if not isinstance(name, ast.Name):

@@ -12,7 +12,7 @@ from types import FrameType
 from course_lib.outcome.partners import Partners
 from course_lib.outcome.places import is_learners
 from course_lib.ranks.inside.blocking_calls import waiting_call
-from course_lib.ranks.inside.calls import assigned, innermost, named, number_of
+from course_lib.ranks.inside.calls import assigned, innermost, named, number_given
 from course_lib.ranks.inside.groups import name_and_members
 
 _SENDING, _RECEIVING = ("send", "isend"), ("recv", "irecv")
@@ -67,17 +67,8 @@ def _partner_of_work(receiver: ast.expr, frame: FrameType) -> Partners | None:
     name = named(call.func) if call is not None else ""
     if call is None or name not in (*_SENDING, *_RECEIVING):
         return None
-    rank = _number_given(call, "dst" if name in _SENDING else "src", 1, frame)
+    rank = number_given(call, "dst" if name in _SENDING else "src", 1, frame)
     if rank is None:
         return None
-    tag = _number_given(call, "tag", 3, frame)
+    tag = number_given(call, "tag", 3, frame)
     return Partners(name, to=rank, tag=tag) if name in _SENDING else Partners(name, source=rank, tag=tag)
-
-
-def _number_given(call: ast.Call, word: str, position: int, frame: FrameType) -> int | None:
-    at = call.args[position] if len(call.args) > position else None
-    value = next((k.value for k in call.keywords if k.arg == word), at)
-    try:
-        return int(number_of(value, frame)) if value is not None else None
-    except ValueError:
-        return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import functools
 import linecache
 import re
@@ -16,7 +15,7 @@ from course_lib.outcome.partners import Partners
 from course_lib.outcome.places import Frame, is_learners, package_of
 from course_lib.outcome.syntax import parsed
 from course_lib.ranks.inside.blocking_calls import WAITING_CALLS, is_soon
-from course_lib.ranks.inside.calls import named, number_of
+from course_lib.ranks.inside.calls import named, number_given, number_of
 from course_lib.ranks.inside.pauses import CHILDREN, LOCKS
 from course_lib.ranks.outside.pyspy import SeenFrame
 
@@ -26,7 +25,7 @@ DEFAULT_GROUP = "0"
 _TORCHS = re.compile(r"<(?:torch\._C\.(?:_distributed_c10d\.)?)?(?:Work|Future|\w*Store) at")
 _A_STORE = re.compile(r"<\S*Store at")
 #: Calls that return what is waited for: of messages between two ranks, and of collectives.
-_MESSAGES = {"isend", "irecv", "batch_isend_irecv", "_wait_batch_p2p"}
+MESSAGES = {"isend", "irecv", "batch_isend_irecv", "_wait_batch_p2p"}
 _COLLECTIVES = {"all_reduce", "broadcast", "reduce", "all_gather", "all_gather_into_tensor", "gather", "scatter",
                 "reduce_scatter", "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "barrier"}  # fmt: skip
 _GROUP_WORDS = ("group", "process_group", "pg")
@@ -148,7 +147,7 @@ def waits_for_torch(frame: SeenFrame) -> ast.Call | None:
         receiver = call.func.value
         if isinstance(receiver, ast.Name) and _TORCHS.match(frame.values.get(receiver.id, "")):
             return call
-        if not (_MESSAGES | _COLLECTIVES).isdisjoint(map(_function, _makers(receiver, frame))):
+        if not (MESSAGES | _COLLECTIVES).isdisjoint(map(_function, _makers(receiver, frame))):
             return call
     return None
 
@@ -175,16 +174,15 @@ def partners_of(frames: Sequence[SeenFrame], call: str, world: int) -> Partners 
     group, to, source, tag = DEFAULT_GROUP, None, None, None
     learners = next((frame for frame in frames if is_learners(frame.spot.file)), None)
     known: Mapping[str, int] = {}
-    if learners is not None and learners is frames[0]:
-        made = _awaited(learners)
+    if learners is not None:
+        made = _awaited(learners) if learners is frames[0] else []
         if made is None:
             return None
-        messages = [maker for maker in made if _function(maker) in _MESSAGES]
+        messages = [maker for maker in made if _function(maker) in MESSAGES]
         if messages:
             call = _function(messages[0])
             known = _numbers_given(messages[0], learners) if len(messages) == 1 else {}
-    elif learners is not None:
-        for node in calls_at(learners):
+        for node in (*made, *calls_at(learners)):
             given = next((word.value for word in node.keywords if word.arg in _GROUP_WORDS), None)
             if given is not None and not (isinstance(given, ast.Constant) and given.value is None):
                 group = ast.unparse(given)
@@ -197,7 +195,7 @@ def partners_of(frames: Sequence[SeenFrame], call: str, world: int) -> Partners 
     elif call in ("recv", "irecv"):
         source = known.get("src", known.get("group_src"))
     tag = known.get("tag")
-    members = tuple(range(world)) if group == DEFAULT_GROUP and call not in _MESSAGES else ()
+    members = tuple(range(world)) if group == DEFAULT_GROUP and call not in MESSAGES else ()
     return Partners(
         call, "" if to is not None or source is not None else group, members, None, to, source, tag
     )
@@ -277,12 +275,11 @@ def _bindings(source: str, line: int) -> tuple[ast.AST, ...]:
 def _numbers_given(call: ast.Call, frame: SeenFrame) -> dict[str, int]:
     """Of `irecv(x, 1, tag=3)`: the rank, by `src` or `dst`, and the tag."""
     word = "src" if _function(call) == "irecv" else "dst"
-    given = {keyword.arg: keyword.value for keyword in call.keywords}
-    given |= {name: value for name, value in zip(("", word, "", "tag"), call.args, strict=False) if name}
     found = {}
-    for name in (word, "tag"):
-        with contextlib.suppress(ValueError, KeyError):
-            found[name] = int(number_of(given[name], as_frame(frame)))
+    for name, position in ((word, 1), ("tag", 3)):
+        number = number_given(call, name, position, as_frame(frame))
+        if number is not None:
+            found[name] = number
     return found
 
 

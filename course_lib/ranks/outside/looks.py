@@ -27,9 +27,8 @@ _SERVANTS = re.compile(
 )
 _IDLE = ("concurrent/futures/thread.py", "multiprocessing/pool.py", "logging/handlers.py", "tqdm/_monitor.py")
 #: A call of torch.distributed that is no collective: nothing of it is recorded by torch either.
-_NO_COLLECTIVE = {"send", "recv", "isend", "irecv", "batch_isend_irecv", "_wait_batch_p2p", "get", "monitored_barrier",
-                  "init_process_group", "new_group", "DistributedDataParallel()", "value", "result",
-                  "synchronize"}  # fmt: skip
+_NO_COLLECTIVE = {*calls.MESSAGES, "send", "recv", "get", "monitored_barrier", "init_process_group", "new_group",
+                  "DistributedDataParallel()", "value", "result", "synchronize"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -56,10 +55,10 @@ def look(found: Iterable[processes.Process], world: int, *, first: bool) -> dict
     asleep = {each.pid: processes.asleep_for(each.pid) if first else None for each in living}
     told = sockets.connections()
     owners = {number: each.pid for each in living for number in _sockets(each.pid)}
-    helpers = {each.pid: traffic.children(_tasks(each.pid)) for each in living}
     ranks = {each.pid for each in living if each.rank is not None}
     helpers = {
-        pid: [child for child in started if child.pid not in ranks] for pid, started in helpers.items()
+        each.pid: [child for child in traffic.children(_tasks(each.pid)) if child.pid not in ranks]
+        for each in living
     }
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         seen = dict(zip((e.pid for e in living), pool.map(_read, (e.pid for e in living)), strict=True))

@@ -32,6 +32,8 @@ def at_the_end(text, tmp_path, **values):
         ("works = [dist.irecv(x, i) for i in r]\nworks += [dist.isend(x, 1)]\nworks[0].wait()", Partners("irecv", "0")),
         ("works = [dist.isend(x, 1), dist.irecv(x, 1)]\nworks.pop().wait()", Partners("isend", "0")),
         ("w = dist.all_reduce(x, async_op=True)\nw.wait()", Partners("wait", "0", (0, 1, 2, 3))),
+        ("dist.all_reduce(x, group=tp, async_op=True).wait()", Partners("wait", "tp")),
+        ("w = dist.all_reduce(x, group=tp, async_op=True)\nw.wait()", Partners("wait", "tp")),
         ("w = made_elsewhere()\nw.wait()", Partners("wait", "0", (0, 1, 2, 3))),
         ("def before():\n    w = dist.irecv(x, 1)\ndef main():\n    w = w or other\n    w.wait()",
          Partners("wait", "0", (0, 1, 2, 3))),
