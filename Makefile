@@ -1,5 +1,6 @@
 # make lab        open the course in JupyterLab               (make lab ARGS=--no-browser  on a server)
-# make test       everything that proves the course works     (make test ARGS="-k sampler")
+# make test       proof in minutes that the course works       (make test ARGS="-k sampler")
+# make test-all   that, and all that takes longer: half an hour
 # make quick      a part of it for while you work: a minute   (make quick ARGS=-x)
 # make selfcheck-long   every right answer and solution on cases of 200 seeds, on all cores (hours)
 # make notebooks  build the notebooks from their sources      (make notebooks ARGS=03)
@@ -7,8 +8,10 @@
 # make test-room  half a day with thirty simulated learners and a class board (needs a browser; minutes)
 # make test-oldest    the lessons on the oldest packages that pyproject.toml allows, as on Colab (PYTHON=python3.13)
 # make test-gpu   what only a machine with GPUs can tell: writes docs/gpu.md   (make test-gpu PART=1, 1 to 5)
-# make mutants    break rules on purpose, and see whether a cheap test notices (ARGS="course_lib.doctor.drift*")
-# make site       the lessons and documents as web pages, in site/   (ARGS="--repository https://github.com/OWNER/NAME")
+# make platforms  all notebooks on other builds and releases of torch: writes docs/platforms.md   (ARGS=2.14.1)
+# make records    run scenarios, hung runs and answers, and keep what the judges read    (ARGS="-k uneven")
+# make mutants    break rules on purpose, and see whether a cheap test notices (ARGS="realranks.doctor.drift*")
+# make site       the lessons and documents as web pages, in site/
 # make bench      compare speed with other ways to start ranks
 # make wheels     a folder with everything that the first run downloads, for a room without a network
 # make lint       format the code and say what is wrong with it
@@ -44,7 +47,7 @@ GPU_ONLY = ^(nvidia-|cuda-|triton==)
 UV_COMPILE = $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --fork-strategy fewest \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet --upgrade
 
-.PHONY: lab test quick test-oldest test-gpu test-hub test-room mutants selfcheck-long notebooks site bench wheels lint lock clean
+.PHONY: lab test test-all records quick test-oldest platforms test-gpu test-hub test-room mutants selfcheck-long notebooks site bench wheels lint lock clean
 
 lab: $(READY)
 	@exec $(BIN)/ddp-course lab $(ARGS)
@@ -53,18 +56,30 @@ lab: $(READY)
 # their sources) are tests like any other, and --nbval adds the notebooks, cell by cell. Three at a time on two cores:
 # a third of a test is waiting, for ranks to start or deadlocks to be proved (WORKERS=0: one after the other). Images for
 # containers often set PYTHONDONTWRITEBYTECODE: each of hundreds of processes would compile the course anew.
+# Which tests are in which tier: tests/tiers.py; what each group proves: CONTRIBUTING.md.
 WORKERS = 3
+PYTEST = PYTHONDONTWRITEBYTECODE= PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python -m pytest --nbval -n $(WORKERS) --dist loadscope
 test: $(READY)
-	@PYTHONDONTWRITEBYTECODE= PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python -m pytest --nbval -n $(WORKERS) --dist loadscope $(ARGS)
+	@$(PYTEST) --tier first --durations 15 $(ARGS)
+	@echo "Proved: every cell of every notebook, every judge on every record, and one of each door live. Only" \
+		"make test-all runs all answers, scenarios, hung runs and doors live, and the browser."
+
+test-all: $(READY)
+	@$(PYTEST) --durations 30 $(ARGS)
 
 # While you work: the unit tests (house rules and types among them), ranks driven from a kernel, one lesson.
-QUICK = tests/unit tests/integration/test_kernel.py notebooks/00_first_ranks.ipynb
 quick: $(READY)
-	@PYTHONDONTWRITEBYTECODE= PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python -m pytest --nbval -n $(WORKERS) --dist loadscope $(QUICK) $(ARGS)
+	@$(PYTEST) tests/unit tests/integration/test_kernel.py notebooks/00_first_ranks.ipynb $(ARGS)
+
+records: $(READY)
+	@PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python -m tests.records -n $(WORKERS) --dist loadscope $(ARGS)
+
+platforms: $(READY)
+	@$(BIN)/python -m tests.platforms $(ARGS)
 
 # Five parts of eight minutes each; what has failed is named, and the exit code is 1. Without a GPU every step says so.
 test-gpu: $(READY)
-	@PYTHONDONTWRITEBYTECODE= PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python -m tests.gpu_day $(PART:%=--part %) $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python -m tools.gpu_day $(PART:%=--part %) $(ARGS)
 
 # The oldest notebook packages and torch that the course allows, beside new ones of all else. What differs on such a torch is
 # listed in docs/platforms.md. Old IPythons bring a package `tests`, which would be found instead of the one here.
@@ -116,7 +131,7 @@ $(HUB_READY): $(READY)
 	npm install --silent --prefix .venv-hub configurable-http-proxy; \
 	touch $@
 
-# docs/architecture.md, "How the tests are tested". In an environment of its own, which sees the course's; without PYTHONPATH,
+# CONTRIBUTING.md, "I want to run a part of the tests". In an environment of its own, which sees the course's; without PYTHONPATH,
 # because the tests must import the changed files, which are in mutants/. mutmut results and mutmut show NAME tell more.
 MUTANTS_READY = .venv-mutants/.ready
 mutants: $(MUTANTS_READY)
@@ -209,6 +224,6 @@ lock: $(READY)
 	@echo "requirements.lock and requirements-bench.lock are written; 'make test' says whether they work"
 
 clean:
-	rm -rf .venv .venv-torch-* .venv-hub .venv-oldest .venv-mutants mutants wheels site build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-torch-* .venv-hub .venv-oldest .venv-mutants mutants wheels site build dist *.egg-info realranks/*.egg-info .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find . -name .ipynb_checkpoints -type d -prune -exec rm -rf {} +

@@ -15,7 +15,6 @@ LESSONS = (
     "notebooks/*.ipynb",
     "exercises/*.ipynb",
     "exercises/**/*.py",
-    "solutions/sources/*.py",
     "solutions/*/*.py",
     "docs/cheatsheet.html",
     "docs/claims.md",

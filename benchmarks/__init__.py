@@ -1,4 +1,4 @@
-"""How fast the course's ranks are, beside other ways to start ranks that do the same work in the same run.
+"""Measurements of the course's ranks beside other ways to start ranks that do the same work in the same run.
 
 `python -m benchmarks` measures and prints (`make bench` installs the peers first). The rooms:
 

@@ -24,7 +24,7 @@ import psutil
 from tornado.websocket import websocket_connect
 
 from course_lib.board.client import Address
-from course_lib.board.events import MOST_EVENTS, Event, on_the_wire
+from course_lib.board.events import MAX_EVENTS, Event, on_the_wire
 from course_lib.tasks import all_tasks
 from tests.support.boards import RunningBoard, running_board
 
@@ -41,7 +41,7 @@ class _CutError(OSError):
 
 @dataclass
 class Load:
-    """What is asked of the board. `cuts`: the share of requests whose answer never arrives."""
+    """The load on the board. `cuts`: the share of requests whose answer never arrives."""
 
     learners: int = 200
     rate: float = 5.0
@@ -53,7 +53,7 @@ class Load:
 
 @dataclass
 class Counted:
-    """What was seen."""
+    """Counts of one run."""
 
     made: int = 0
     kept: int = 0
@@ -82,8 +82,8 @@ class Counted:
         ]
         if self.around_kill:
             lines.append(f"... around the kill, s: {_quantiles(self.around_kill)}")
-        told = ", ".join(f"{what} {count}" for what, count in sorted(self.thieves.items()))
-        lines.append(f"thieves were answered: {told or 'none were there'}")
+        answers = ", ".join(f"{what} {count}" for what, count in sorted(self.thieves.items()))
+        lines.append(f"thieves were answered: {answers or 'none were there'}")
         return "\n".join(lines)
 
 
@@ -128,7 +128,7 @@ class _Learner:
 
     async def _send(self) -> None:
         while self._waiting or not self._over:
-            if batch := self._waiting[:MOST_EVENTS]:
+            if batch := self._waiting[:MAX_EVENTS]:
                 now = time.time()
                 answer = await self._surely("events", {"events": [on_the_wire(each, now) for each in batch]})
                 done = set(answer["done"])  # type: ignore[call-overload]
@@ -165,7 +165,7 @@ class _Learner:
 
 
 def request(what: str, body: bytes, token: str) -> bytes:
-    """A request as it is on the wire."""
+    """Build a raw HTTP request."""
     lines = (
         f"POST /{what} HTTP/1.1",
         "Host: board",
@@ -176,7 +176,7 @@ def request(what: str, body: bytes, token: str) -> bytes:
 
 
 async def answered(reader: asyncio.StreamReader) -> tuple[int, dict[str, object]]:
-    """Status and data of an answer."""
+    """Read an answer's status and data."""
     head = (await reader.readuntil(b"\r\n\r\n")).decode()
     length = next(
         int(line.split(":")[1]) for line in head.splitlines() if line.lower().startswith("content-length")
@@ -185,7 +185,7 @@ async def answered(reader: asyncio.StreamReader) -> tuple[int, dict[str, object]
 
 
 async def _thief(board: RunningBoard, counted: Counted, until: float) -> None:
-    """Guesses codes, keys and tokens, sends what is no request and what is too long."""
+    """Send guessed codes, keys and tokens, malformed requests, and ones that are too long."""
     attempts = (
         ("a guessed code", "join", b'{"code": "AAAAAAAA", "name": "x", "token": "%s"}' % (b"a" * 43)),
         ("a guessed token", "events", b'{"events": []}'),
@@ -207,7 +207,7 @@ async def _thief(board: RunningBoard, counted: Counted, until: float) -> None:
 
 
 async def _watch(page: str, learners: list[_Learner], counted: Counted, outage: list[float]) -> None:
-    """The instructor's page: for each event, when it is there."""
+    """Read the instructor's page, and record when each event appears on it."""
     by_name = {learner.name: learner for learner in learners}
     names: dict[int, str] = {}
     seen: Counter[int] = Counter()

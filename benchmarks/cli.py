@@ -15,7 +15,7 @@ from pathlib import Path
 from benchmarks import measures, report
 from benchmarks.processes import nothing_left_over
 from benchmarks.results import COURSE, Report, judge_all
-from course_lib.ranks.server.zygote import VARIABLE as ZYGOTE
+from realranks.ranks.server.zygote import VARIABLE as ZYGOTE
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -16,7 +16,7 @@ GROUP = "DDP_BENCHMARK_GROUP"
 
 
 def start_group() -> None:
-    """What the first lines of such a script do."""
+    """Join a process group, as the first lines of such a script do."""
     if os.environ.get(GROUP) == "accelerate":
         from accelerate import PartialState
 
@@ -50,7 +50,7 @@ def be_driven() -> None:
 
 
 def be_driven_as(rank: int, world_size: int) -> None:
-    """The same for a launcher that passes the rank as an argument (`torch.multiprocessing.spawn`)."""
+    """Be driven under a launcher that passes the rank as an argument (`torch.multiprocessing.spawn`)."""
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world_size))
     be_driven()
 

@@ -30,16 +30,16 @@ class Ranks(Protocol):
     """Ranks that can be told what to run next."""
 
     def start(self) -> float:
-        """Seconds from the call until every rank's process group is up."""
+        """Start the ranks; return the seconds until every rank's process group is up."""
 
     def run(self, source: str, bound: float = PATIENCE) -> bool:
         """Run the source on every rank; False when it has not ended on all of them within the bound."""
 
     def pids(self) -> list[int]:
-        """The ranks' processes."""
+        """Return the pids of the ranks."""
 
     def everybody(self) -> list[int]:
-        """The ranks and whatever it takes to keep them: forkserver, launcher, controller, nannies."""
+        """Return the pids of the ranks and of whatever keeps them: forkserver, launcher, controller, nannies."""
 
     def stop(self) -> None:
         """End them all."""
@@ -49,7 +49,7 @@ class CourseRanks:
     """The course's own: a gang of the (warm) forkserver."""
 
     def __init__(self, world_size: int) -> None:
-        from course_lib.ranks.kernel.launcher import warm_up
+        from realranks.ranks.kernel.launcher import warm_up
 
         self.world_size = world_size
         self._launcher = warm_up()
@@ -58,8 +58,7 @@ class CourseRanks:
         self.outcome: Any = None
 
     def start(self) -> float:
-        """A new gang."""
-        from course_lib.ranks.kernel.gang import Gang
+        from realranks.ranks.kernel.gang import Gang
 
         before = time.perf_counter()
         self.gang = Gang(self.world_size)
@@ -67,36 +66,34 @@ class CourseRanks:
         return time.perf_counter() - before
 
     def run(self, source: str, bound: float = PATIENCE) -> bool:
-        """As a cell, up to the text the learner reads; a deadlock ends it too."""
-        from course_lib.doctor import explained
+        """Run the source as a cell, up to the text the learner reads; a deadlock ends it too."""
+        from realranks.doctor import with_diagnosis
 
-        self.outcome = explained(self.gang.run_cell(source, timeout=bound))
+        self.outcome = with_diagnosis(self.gang.run_cell(source, timeout=bound))
         repr(self.outcome)
         if self.outcome.kind not in ("ok", "hang"):
             raise Failed(repr(self.outcome))
         return True
 
     def printed(self) -> list[str]:
-        """What the ranks printed in the last run."""
         return list(self.outcome.stdout.values())
 
     def entered(self) -> list[float]:
-        """When each rank that joined a deadlock went to wait."""
+        """Return when each rank that joined a deadlock began to wait."""
         return list(self.outcome["entered"].values())
 
     def verdict(self) -> str:
-        """What the last run's diagnosis comes down to, in a few words."""
+        """Summarise the last run's diagnosis in a few words."""
         if self.outcome.kind != "hang" or not self.outcome.proved:
             raise Failed(f"no deadlock was found:\n{self.outcome!r}")
         who = [seen for seen in self.outcome.waiting.values() if seen.missing == (2,) and seen.where]
         return "proved; names ranks, collective and line; state kept" if who else "proved"
 
     def pids(self) -> list[int]:
-        """The ranks."""
         return [link.pid for link in self.gang.links]
 
     def everybody(self) -> list[int]:
-        """The forkserver, the store and the ranks."""
+        """Return the pids of the forkserver, the store and the ranks."""
         return processes.family(self._launcher.pid)
 
     def stop(self) -> None:
@@ -140,7 +137,7 @@ class ScriptRanks:
         self._pids: list[int] = []
 
     def start(self) -> float:
-        """From the command line (or, for those that live in a kernel with torch loaded, the call) to the group."""
+        """Start the ranks, timed from the command line or, with torch loaded, from the call to the group."""
         folder = self._stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
         desk = Desk(os.path.join(folder, "desk"))
         self._stack.callback(desk.close)
@@ -192,11 +189,10 @@ class ScriptRanks:
         return True
 
     def pids(self) -> list[int]:
-        """The ranks."""
         return self._pids
 
     def everybody(self) -> list[int]:
-        """The launcher and all below it."""
+        """Return the pids of the launcher and of all processes below it."""
         return processes.family(self._process.pid)
 
     def stop(self) -> None:
@@ -223,7 +219,7 @@ class EngineRanks:
         self._result: Any = None
 
     def start(self) -> float:
-        """A new cluster, torch imported in the engines, a process group."""
+        """Start a cluster, import torch in its engines, and create a process group."""
         import ipyparallel
 
         folder = self._stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
@@ -254,15 +250,13 @@ class EngineRanks:
         return True
 
     def printed(self) -> list[str]:
-        """What the engines printed in the last run."""
         return list(self._result.stdout)
 
     def pids(self) -> list[int]:
-        """The engines."""
         return list(self._view.apply_sync(os.getpid))
 
     def everybody(self) -> list[int]:
-        """Engines, nannies, controller, schedulers."""
+        """Return the pids of engines, nannies, controller and schedulers."""
         return [pid for pid in processes.family(os.getpid()) if pid not in self._others]
 
     def stop(self) -> None:
@@ -274,7 +268,7 @@ class EngineRanks:
 
 
 def make(name: str, world_size: int) -> CourseRanks | ScriptRanks | EngineRanks:
-    """The contender of that name."""
+    """Create the contender of that name."""
     if name == COURSE:
         return CourseRanks(world_size)
     if name == "ipyparallel":
@@ -287,7 +281,7 @@ CONTENDERS = (COURSE, "spawn", "notebook_launcher", "accelerate launch", "torchr
 
 
 def installed(names: tuple[str, ...] = CONTENDERS) -> list[str]:
-    """Those of them whose package is there."""
+    """List the contenders whose package is installed."""
     return [
         name for name in names if name not in _NEEDS or importlib.util.find_spec(_NEEDS[name]) is not None
     ]

@@ -18,13 +18,13 @@ from course_lib.grading.attempt import Attempt, End
 from course_lib.grading.grader import grade
 from course_lib.grading.judge import judge
 from course_lib.grading.task_sources import task_cell
-from course_lib.ranks.kernel.launcher import warm_up
 from course_lib.tasks import Task, all_tasks
 from course_lib.tasks.task import Trial
+from realranks.ranks.kernel.launcher import warm_up
 
 
 def solutions() -> dict[Task, str]:
-    """The course's own answer to every task; starts what the grader needs, which a notebook has running.
+    """Collect the course's own answer to every task, and start what the grader needs, as a notebook does.
 
     Answers that are scripts are left out: the grader, too, has them started by torchrun.
     """
@@ -34,7 +34,7 @@ def solutions() -> dict[Task, str]:
 
 
 def seconds_by_grader(task: Task, source: str) -> float:
-    """How long grading takes on all world sizes, up to the text the learner reads."""
+    """Time the grading on all world sizes, up to the text the learner reads."""
     before = time.perf_counter()
     verdict = grade(task, source)
     text = repr(verdict)
@@ -45,7 +45,7 @@ def seconds_by_grader(task: Task, source: str) -> float:
 
 
 def seconds_by_torchrun(task: Task, source: str) -> float:
-    """How long `torchrun` takes for the same, one start after the other; judging is not counted."""
+    """Time the same trials with `torchrun`, one start after the other; judging is not counted."""
     trials: list[Trial] = []
     seconds = 0.0
     for world_size in task.world_sizes:

@@ -55,7 +55,7 @@ _CELL, _CATCH_UP = 180.0, 60.0
 
 @dataclass(frozen=True)
 class Said:
-    """What a learner says to the board: all that an event is, but for its time and its random identifier."""
+    """An event as a learner sends it to the board, without its time and its random identifier."""
 
     kind: str
     about: str
@@ -98,11 +98,11 @@ class Learner:
         """Run the cells up to the next question."""
 
     def waiting(self) -> int:
-        """What is not confirmed yet."""
+        """Count what is not confirmed yet."""
         return 0
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Kill the learner's process with SIGKILL."""
 
     def come_back(self) -> None:
         """Start again, in the same folder."""
@@ -112,7 +112,7 @@ class Learner:
 
 
 class LibraryLearner(Learner):
-    """The client library in a process of its own, which does what it is told in lines on its standard input."""
+    """The client library in a process of its own, which acts on the lines of its standard input."""
 
     def __init__(self, name: str, folder: Path) -> None:
         super().__init__(name, folder)
@@ -162,7 +162,7 @@ class LibraryLearner(Learner):
 
 
 def be_a_learner(folder: Path) -> None:
-    """The other end of `LibraryLearner`."""
+    """Serve the other end of `LibraryLearner`."""
     from course_lib.board.client import address_of
 
     sender = Sender(folder)
@@ -193,7 +193,7 @@ class KernelLearner(Learner):
         self.come_back()
 
     def come_back(self) -> None:
-        """A new kernel; where a lesson is open, with all cells above run again, as the guide says."""
+        """Start a new kernel; in an open lesson, run all cells above again, as the guide says."""
         self._kernel = Kernel(
             self.folder / "course/notebooks",
             DDP_COURSE_HOME=str(self.folder),
@@ -331,7 +331,7 @@ class HalfDay:
     # What the learners are.
 
     def come_in(self, board: RunningBoard) -> None:
-        """Everybody joins; those in the back row over a network of their own, and the last one while it is away."""
+        """Let everybody join; those in the back row over their own network, the last one while it is down."""
         names = [f"Learner {number:02}" for number in range(1, self.count + 1)]
         names[1] = "<script>alert(1)</script>"
         wire = self._stack.enter_context(contextlib.closing(Wire(board.address)))
@@ -363,7 +363,7 @@ class HalfDay:
     # What happens.
 
     def teach(self, number: str, without: Sequence[str]) -> Step:
-        """A lesson: the questions of the sections that are not left out."""
+        """Teach a lesson: ask the questions of the sections that are not left out."""
         lesson = self.lessons[number]
         taken = {
             section.title
@@ -383,13 +383,13 @@ class HalfDay:
         return self._end(step)
 
     def work(self, task: str) -> Step:
-        """A task for everybody."""
+        """Give everybody a task."""
         step = self._begin(f"Task: {task}")
         self._try(task, self.room, step)
         return self._end(step)
 
     def pause(self, board: RunningBoard) -> tuple[Step, RunningBoard]:
-        """The first break: the board is killed while some still try, and started again."""
+        """Take the first break: the board is killed while some still try, and started again."""
         step = self._begin("Break")
         board.kill()
         self._try("first_ranks.train", self.room[self.kernels :: 4], step)
@@ -419,7 +419,7 @@ class HalfDay:
             self.wire.mend()
 
     def _ask(self, question: Question, step: Step) -> None:
-        """All vote, the page counts, the instructor reveals."""
+        """Let all vote and the page count, then reveal the answer."""
         weights = [3 if answer == question.came_true else 2 for answer in question.answers]
         choices = self.random.choices(range(len(question.answers)), weights, k=len(self.room))
         chosen = dict(zip(self.room, choices, strict=True))
@@ -442,7 +442,7 @@ class HalfDay:
         self.all(methodcaller("read_on"))
 
     def _try(self, task: str, who: Sequence[Learner], step: Step) -> None:
-        """So many wrong answers, and then, for most, a right one."""
+        """Let each give some wrong answers and then, for most of them, a right one."""
         *wrong, right = self.answers[task]
         draws = {}
         for each in who:
@@ -497,7 +497,7 @@ class HalfDay:
         return time.monotonic() - began
 
     def compare(self, file: Path) -> str:
-        """Every event on the board, once and in its order?"""
+        """Check that every event is on the board, once and in order."""
         store = Store(file)
         numbers = {member.name: member.learner for member in store.members()}
         kept: dict[int, list[tuple[int, Said]]] = {}
@@ -523,7 +523,7 @@ class HalfDay:
         return f"events made {made}, kept {ids.total()}, lost {lost}, kept twice {twice}"
 
     def compare_page(self) -> str:
-        """Does the page, opened anew, show what was made?"""
+        """Check that the page, opened anew, shows what the learners did."""
         self.page.locator("#lesson").select_option(label="all lessons")
         votes: dict[str, Counter[int]] = {}
         passed: dict[str, set[str]] = {}
@@ -563,11 +563,11 @@ class HalfDay:
 
 
 def graded(task: str) -> list[Answer]:
-    """Two wrong answers and a right one of the catalogue, judged now on real ranks."""
+    """Judge two wrong answers and a right one of the catalogue on real ranks."""
     from course_lib.grading.grader import grade
     from tools.answers import catalogue
 
-    mine = [one for one in catalogue(ROOT / "tests/answers") if one.task == task]
+    mine = [one for one in catalogue(ROOT / "course_lib/lessons") if one.task == task]
     known = [one for one in mine if one.misconceptions]
     answers = []
     for one in (*known[:2], [one for one in mine if one.right][-1]):
@@ -579,7 +579,7 @@ def graded(task: str) -> list[Answer]:
 
 @contextlib.contextmanager
 def browser_page() -> Iterator[Page]:
-    """A page in a browser without a window."""
+    """Open a page in a headless browser."""
     from playwright.sync_api import sync_playwright
 
     path = next(filter(None, map(shutil.which, CHROMIUM)), None)
@@ -648,8 +648,8 @@ def main() -> int:
         be_a_learner(options.be_a_learner)
         return 0
     from course_lib.grading import HARNESS
-    from course_lib.ranks.server.preload import preload_also
-    from course_lib.ranks.server.zygote import start_zygote
+    from realranks.ranks.server.preload import preload_also
+    from realranks.ranks.server.zygote import start_zygote
 
     preload_also(HARNESS)
     start_zygote()

@@ -10,15 +10,15 @@ from typing import Any
 from benchmarks.gangs import CourseRanks
 
 #: Plays its ranks; the name of the course in it says that it starts a host by itself.
-PLAYED = shlex.join(["env", "PLAYS=course_lib", "HOST={}", sys.executable, "-m", "benchmarks.played_host"])
+PLAYED = shlex.join(["env", "PLAYS=realranks", "HOST={}", sys.executable, "-m", "benchmarks.played_host"])
 
 
 class HostRanks(CourseRanks):
     """Ranks on hosts of this machine: two forkservers, and every message passes a host."""
 
     def __init__(self, world_size: int, names: tuple[str, ...] = ("a", "b"), via: str | None = None) -> None:
-        from course_lib.ranks.hosts.host import here
-        from course_lib.ranks.hosts.spread import Hosts
+        from realranks.ranks.hosts.host import here
+        from realranks.ranks.hosts.spread import Hosts
 
         self.world_size = world_size
         self.hosts = Hosts(names, via or here())
@@ -26,9 +26,8 @@ class HostRanks(CourseRanks):
         self.outcome: Any = None
 
     def start(self) -> float:
-        """A new gang."""
-        from course_lib.ranks.hosts.spread import HostsStart
-        from course_lib.ranks.kernel.gang import Gang
+        from realranks.ranks.hosts.spread import HostsStart
+        from realranks.ranks.kernel.gang import Gang
 
         before = time.perf_counter()
         self.gang = Gang(self.world_size, start=HostsStart(self.hosts, self.world_size, "auto"))
@@ -42,6 +41,6 @@ class HostRanks(CourseRanks):
 
 
 def played(world_size: int) -> HostRanks:
-    """Ranks that hosts only play, at most 128 on each."""
+    """Create ranks that hosts only simulate, at most 128 on each."""
     number = max(2, world_size // 128)
     return HostRanks(world_size, tuple(f"h{place}" for place in range(number)), PLAYED)

@@ -14,14 +14,14 @@ from pathlib import Path
 from benchmarks import processes, workloads
 from benchmarks.gangs import Failed
 from benchmarks.servers import LESSON, Place, ServedKernel, Server
-from course_lib.ranks.server.zygote import VARIABLE
+from realranks.ranks.server.zygote import VARIABLE
 
 _LOAD = "%load_ext course_lib"
 
 
 @dataclass(frozen=True)
 class Class:
-    """What was measured.
+    """The measurements of one class.
 
     Attributes:
         first_cell: seconds, of the learner who waited longest.

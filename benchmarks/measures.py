@@ -1,4 +1,4 @@
-"""What is measured.
+"""The measurements.
 
 The contenders take turns (A B C A B C ...), so that a machine that slows down slows all of them.
 """
@@ -38,7 +38,7 @@ ABOUT = {
 
 @dataclass(frozen=True)
 class Plan:
-    """How much to measure.
+    """The amount to measure.
 
     Attributes:
         repeat: repetitions. cells: round trips a repetition. sizes: numbers of ranks for round trips.
@@ -66,7 +66,7 @@ class Plan:
     many: tuple[int, ...] = (256, 1024)
 
     def takes_part(self, names: tuple[str, ...] = CONTENDERS) -> list[str]:
-        """Those of these contenders that take part, and whose package is there."""
+        """List those of these contenders that take part and whose package is installed."""
         return [name for name in installed(names) if name in self.contenders]
 
 
@@ -107,7 +107,7 @@ class _Book:
         return "; ".join(text for text in said if text)
 
     def row(self, key: str, title: str, unit: str) -> Row:
-        """The row, contenders in their usual order."""
+        """Build the row, contenders in their usual order."""
         samples = {
             who: Sample(tuple(self._values[key][who]), (key, who) in self._at_least, self._remark(key, who))
             for who in (*CONTENDERS, UNWATCHED, NO_ZYGOTE, HOSTS)
@@ -199,7 +199,7 @@ def _one_cell(ranks: CourseRanks | ScriptRanks | EngineRanks, size: int) -> floa
 
 
 def _history(plan: Plan, book: _Book) -> list[Row]:
-    """What earlier cells add to one that has nothing to do with them: the recorder's list is full by then."""
+    """Measure what earlier cells cost an unrelated one: the recorder's list is full by then."""
     for _ in book.repetitions(plan.repeat):
         for who in plan.takes_part((COURSE, "ipyparallel")):
             ranks = make(who, 4)
@@ -222,7 +222,7 @@ def _median_cell(ranks: CourseRanks | ScriptRanks | EngineRanks, cells: int, siz
 
 
 def _cells_of_scripts(row: str, plan: Plan, book: _Book) -> None:
-    """Launchers of scripts keep nothing between runs: to run a cell is to start anew."""
+    """Measure launchers of scripts, which start anew for each cell: they keep nothing between runs."""
     for who in plan.takes_part(("spawn", "notebook_launcher", "torchrun")):
         ranks = make(who, 4)
         try:
@@ -385,7 +385,7 @@ def _watched(plan: Plan, book: _Book) -> list[Row]:
 
 
 def _hosts(plan: Plan, book: _Book) -> list[Row]:
-    """The same 16 ranks on this machine and on two hosts; then hosts that play hundreds of ranks."""
+    """Measure 16 ranks on this machine and on two hosts, then hosts that play hundreds of ranks."""
     rows = ("start", "cell", "verdict", "stop")
     for who, ranks in ((COURSE, CourseRanks(16)), (HOSTS, HostRanks(16))):
         try:

@@ -37,7 +37,7 @@ class Cells:
 
 @dataclass(frozen=True)
 class Reply:
-    """How a cell ended, and the text it showed."""
+    """The end of a cell's run, with the text it showed."""
 
     ok: bool
     text: str
@@ -83,7 +83,7 @@ class Kernel:
         return request
 
     def reply(self, request: str, bound: float) -> Reply | None:
-        """How the cell ended, or None when it has not by then."""
+        """Return how the cell ended, or None if it has not within the bound."""
         deadline = time.monotonic() + bound
         text = ""
         while True:
@@ -119,12 +119,12 @@ class Kernel:
         return reply
 
     def press_stop(self) -> None:
-        """What the stop button does."""
+        """Interrupt the kernel, as the stop button does."""
         self._manager.interrupt_kernel()
 
 
 def cells_of(name: str, folder: str) -> Cells:
-    """The cells of a contender; `folder` is where ranks leave their marks and scripts are kept."""
+    """Build the cells of a contender; `folder` is where ranks leave their marks and scripts are kept."""
     first = workloads.ROUND_TRIP + workloads.STATE
     stuck = workloads.stuck(folder)
     return {

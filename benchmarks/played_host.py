@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import sys
 
-from course_lib.ranks.codec import encode
-from course_lib.ranks.hosts.agent import Agent, main
-from course_lib.ranks.hosts.wire import STDOUT, WIRE, Do, Pass, RankEnded, RankStarted, StartRank
-from course_lib.ranks.messages import (
+from realranks.ranks.codec import encode
+from realranks.ranks.hosts.agent import Agent, main
+from realranks.ranks.hosts.wire import Forward, RankCommand, RankEnded, RankStarted, StartRank, Stream
+from realranks.ranks.messages import (
     Cell,
     JobReply,
     Ready,
@@ -19,8 +19,8 @@ from course_lib.ranks.messages import (
     encode_message,
     number_of,
 )
-from course_lib.ranks.protocol import Decoder, Message
-from course_lib.ranks.status import NO_RANK, RankStatus
+from realranks.ranks.protocol import Decoder, Message
+from realranks.ranks.status import NO_RANK, RankStatus
 
 _STATUS = RankStatus(NO_RANK, (), None, 0.0, {"0": 1}, {}, ())
 
@@ -39,12 +39,12 @@ class _Played(Agent):
         self._answer(wanted.key, encode_message(Ready(wanted.config.rank, wanted.key)))
 
     def _handle(self, message: Message) -> None:
-        if message.kind == Pass.kind:
+        if message.kind == Forward.kind:
             keys = message.data["keys"]
             assert isinstance(keys, list)
             for asked in Decoder().feed(message.blob):
                 self._play(asked, keys)
-        elif message.kind == Do.kind and message.data["key"] in self._ranks:
+        elif message.kind == RankCommand.kind and message.data["key"] in self._ranks:
             key = int(str(message.data["key"]))
             if self._ranks.pop(key, None) is not None:
                 self.say(RankEnded(key, 0))
@@ -54,17 +54,17 @@ class _Played(Agent):
     def _play(self, asked: Message, keys: list[int]) -> None:
         if asked.kind == Cell.kind:
             self._cells += 1
-            told = encode(JobReply(sequence={"0": self._cells}, started_ns=1, ended_ns=2))
+            done = encode(JobReply(sequence={"0": self._cells}, started_ns=1, ended_ns=2))
             for key in keys:
-                self.add(key, STDOUT, b"1024.0\n")
-                self._answer(key, Message(JobReply.kind, {"id": number_of(asked), **told}))
+                self.queue_output(key, Stream.STDOUT, b"1024.0\n")
+                self._answer(key, Message(JobReply.kind, {"id": number_of(asked), **done}))
         elif asked.kind == StatusRequest.kind:
             reply = encode_message(StatusReply(_STATUS), number_of(asked))
             for key in keys:
                 self._answer(key, reply)
 
     def _answer(self, key: int, message: Message) -> None:
-        self.add(key, WIRE, message.encode())
+        self.queue_output(key, Stream.WIRE, message.encode())
 
 
 if __name__ == "__main__":

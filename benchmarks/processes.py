@@ -22,12 +22,12 @@ _RUN, _GANG = "DDP_BENCHMARK_RUN", "DDP_BENCHMARK_GANG"
 
 @contextlib.contextmanager
 def nothing_left_over() -> Iterator[None]:
-    """The whole run: at its end every process that came of it is killed."""
+    """Kill every process that came of the run when the block ends."""
     with _marked(_RUN) as mark, _guard(mark):
         try:
             yield
         finally:
-            from course_lib.ranks.kernel.launcher import close_all
+            from realranks.ranks.kernel.launcher import close_all
 
             close_all()
 
@@ -52,7 +52,7 @@ def _guard(mark: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def gone_afterwards() -> Iterator[None]:
-    """What is started within this block is killed at its end."""
+    """Kill what is started within this block when it ends."""
     with _marked(_GANG):
         yield
 
@@ -91,14 +91,14 @@ def _carries(process: psutil.Process, variable: str, mark: str) -> bool:
 
 
 def family(pid: int) -> list[int]:
-    """A process and all it has started."""
+    """Return the pids of a process and of all its descendants."""
     with contextlib.suppress(psutil.Error):
         return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
     return []
 
 
 def megabytes(pid: int) -> float:
-    """The proportional share (PSS): what a process has for itself, and its part of what it shares with others.
+    """Measure the proportional share (PSS): private memory, and the process's part of shared memory.
 
     The sum over processes counts every page once, however many of them map it.
     """
@@ -107,7 +107,7 @@ def megabytes(pid: int) -> float:
 
 
 def can_measure_memory() -> bool:
-    """True where the system tells the proportional share (Linux)."""
+    """Check whether the system reports the proportional share (Linux)."""
     return os.path.exists("/proc/self/smaps_rollup")
 
 

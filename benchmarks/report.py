@@ -16,7 +16,7 @@ _PACKAGES = ("torch", "accelerate", "ipyparallel", "ipykernel")
 
 
 def machine_line() -> str:
-    """What the numbers depend on, and nothing that tells whose machine it is."""
+    """Describe the machine as far as the numbers depend on it, without identifying it."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     memory = psutil.virtual_memory().total / 2**30
     load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
@@ -65,7 +65,7 @@ _HEADINGS = ("", "median", "min - max", "to course", "")
 
 
 def as_text(report: Report) -> str:
-    """The table for a terminal: a block for each measure, then the goals."""
+    """Format the table for a terminal: a block for each measure, then the goals."""
     widths = [
         max(len(line[column]) for row in report.rows for line in [_HEADINGS, *_lines(row)])
         for column in range(4)
@@ -89,7 +89,7 @@ def _met(met: bool) -> str:
 
 
 def as_markdown(report: Report) -> str:
-    """The table as Markdown, and the goals."""
+    """Format the table as Markdown, with the goals."""
     lines = [f"{report.machine}. {report.repeat} repetitions, contenders taking turns.", ""]
     lines += ["| measure | who | median | min - max | to course | remark |", "|---|---|--:|--:|--:|---|"]
     for row in report.rows:
@@ -103,7 +103,7 @@ def as_markdown(report: Report) -> str:
 
 
 def as_json(report: Report) -> str:
-    """Every single value, for comparing runs."""
+    """Format every single value, for comparing runs."""
     return json.dumps(dataclasses.asdict(report), indent=2) + "\n"
 
 
@@ -111,7 +111,7 @@ BEGIN, END = "<!-- benchmarks: written by --markdown -->", "<!-- benchmarks: end
 
 
 def placed_in(page: str, table: str) -> str:
-    """The page with the table between its two markers; a page without them becomes the table."""
+    """Put the table between the page's two markers; a page without them becomes the table."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:

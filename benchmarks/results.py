@@ -17,7 +17,7 @@ HOSTS = "on hosts"
 
 @dataclass(frozen=True)
 class Sample:
-    """What was measured of one contender.
+    """The measurements of one contender.
 
     Attributes:
         values: in the row's unit, one a repetition; none when no repetition worked.
@@ -50,7 +50,7 @@ class Row:
     samples: Mapping[str, Sample]
 
     def ratio(self, contender: str) -> float | None:
-        """How many times the course's median fits into the contender's; None where one of the two is missing."""
+        """Divide the contender's median by the course's; None if one of them is missing."""
         ours, theirs = self.samples.get(COURSE), self.samples.get(contender)
         if ours is None or theirs is None or not ours.values or not theirs.values or not ours.median:
             return None
@@ -59,7 +59,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Goal:
-    """What is to be reached: a median of at most `at_most`, or `at_least_times` better than `than`."""
+    """A goal: a median of at most `at_most`, or `at_least_times` better than `than`."""
 
     row: str
     text: str
@@ -68,7 +68,7 @@ class Goal:
     than: str = ""
 
     def judge(self, rows: Mapping[str, Row]) -> Judged | None:
-        """Met or not; None when the run did not measure what it takes."""
+        """Judge whether the goal is met; None if the run did not measure it."""
         row = rows.get(self.row)
         if row is None or COURSE not in row.samples:
             return None
@@ -130,19 +130,19 @@ class Report:
 
 
 def judge_all(rows: Iterable[Row], goals: Sequence[Goal] = GOALS) -> list[Judged]:
-    """Every goal the run can speak of."""
+    """Judge every goal that the run has measured."""
     by_key = {row.key: row for row in rows}
     return [judged for goal in goals if (judged := goal.judge(by_key)) is not None]
 
 
 def number(value: float, unit: str) -> str:
-    """A value with its unit and three significant digits: `0.081 s`, `4.6 ms`, `62 MB`."""
+    """Format a value with its unit and three significant digits: `0.081 s`, `4.6 ms`, `62 MB`."""
     digits = 0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 or unit != "s" else 3
     return f"{value:.{digits}f} {unit}"
 
 
 def times(ratio: float) -> str:
-    """A ratio in words short enough for a table: `58x`, `4.2x`, near one `0.98x`."""
+    """Format a ratio briefly enough for a table: `58x`, `4.2x`, near one `0.98x`."""
     if 0.9 < ratio < 1.1:
         return f"{ratio:.2f}x"
     return f"{ratio:.0f}x" if ratio >= 10 else f"{ratio:.1f}x"

@@ -19,7 +19,7 @@ import psutil
 from jupyter_client.blocking.client import BlockingKernelClient
 
 from benchmarks.gangs import ROOT, Failed
-from course_lib.ranks.server.zygote import SERVER, VARIABLE
+from realranks.ranks.server.zygote import SERVER, VARIABLE
 
 LESSON, OTHER = "lesson.ipynb", "other.ipynb"
 #: What the system calls a shared zygote; what it has forked has other names.
@@ -72,7 +72,7 @@ class Place:
         return name
 
     def processes(self) -> list[psutil.Process]:
-        """Everything that runs here."""
+        """List all processes that run here."""
         return [process for process in psutil.process_iter() if self._is_here(process)]
 
     def _is_here(self, process: psutil.Process) -> bool:
@@ -92,11 +92,11 @@ class Place:
             psutil.wait_procs(left, timeout=1.0)
 
     def sockets(self) -> list[Path]:
-        """The sockets of this user's zygotes."""
+        """List the sockets of this user's zygotes."""
         return list(self.temporary.glob("ddp-course-*/*.socket"))
 
     def zygotes(self) -> list[int]:
-        """The processes of this user that are zygotes, not what they have forked."""
+        """Return the pids of this user's zygotes, without the processes they have forked."""
         found = []
         for process in self.processes():
             with contextlib.suppress(psutil.Error):
@@ -130,7 +130,7 @@ class Server:
             return False
 
     def ask(self, where: str, **data: object) -> Any:
-        """What its REST API answers."""
+        """Send a request to the server's REST API, and return its answer."""
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.info['port']}/{where}",
             data=json.dumps(data).encode() if data else None,
@@ -147,7 +147,7 @@ class Server:
         return ServedKernel(self.runtime / f"kernel-{session['kernel']['id']}.json")
 
     def kill(self) -> None:
-        """SIGKILL: nothing is tidied up."""
+        """Kill the server with SIGKILL, so that nothing is tidied up."""
         self.process.kill()
         self.process.wait()
 
@@ -172,7 +172,7 @@ class ServedKernel:
         until(self._hears, 60.0)
 
     def _hears(self) -> bool:
-        """Whether the kernel answers, and what it publishes arrives."""
+        """Check that the kernel answers and that its output arrives."""
         try:
             self.client.kernel_info(reply=True, timeout=30)
             self.client.get_iopub_msg(timeout=1)

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.starter HOW N`: a process with torch loaded that starts N ranks when it is told to.
+"""`python -m benchmarks.starter HOW N`: a process with torch loaded that starts N ranks on demand.
 
 It plays the notebook kernel of someone who uses `torch.multiprocessing.spawn` or accelerate's `notebook_launcher`:
 what it has imported already is not counted against them.
@@ -15,7 +15,7 @@ from benchmarks.wire import ADDRESS, connect
 
 
 def free_port() -> str:
-    """A port nobody uses now; `notebook_launcher` would always take 29500."""
+    """Return a free port; `notebook_launcher` would always take 29500."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return str(probe.getsockname()[1])

@@ -1,4 +1,4 @@
-"""What it costs a training loop to be watched: the same DDP steps with the doctor's probe and its looks, and without.
+"""The cost of watching a training loop: the same DDP steps with the doctor's probe and its looks, and without.
 
 The network is sized on the spot so that a step on 4 ranks takes as long as wanted on this machine, by default 20 ms.
 """
@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from unittest import mock
 
 from benchmarks.gangs import Failed
-from course_lib.ranks.kernel import deadlock_watch
-from course_lib.ranks.kernel.gang import Gang
-from course_lib.watch.around import as_around
+from realranks.ranks.kernel import deadlock_watch
+from realranks.ranks.kernel.gang import Gang
+from realranks.watch.around import as_around
 
 STEP_SECONDS, STEPS = 0.020, 200
 #: Weights are compared in nearly all of the first steps, and then in every 50th: what goes on for hours is measured.
@@ -48,7 +48,7 @@ for _ in range(6):
 def milliseconds(
     repetitions: int, steps: int = STEPS, step_seconds: float = STEP_SECONDS
 ) -> Iterator[tuple[float, float]]:
-    """Pairs of the mean time of `steps` steps, watched and not watched, taken one after the other."""
+    """Yield pairs of the mean time of `steps` steps, watched and not watched, taken one after the other."""
     gang = Gang(4)
     try:
         gang.wait_ready()

@@ -1,4 +1,4 @@
-"""How the benchmark tells the ranks of a script what to run next: JSON lines over a local socket.
+"""JSON lines over a local socket by which the benchmark tells the ranks of a script to run something.
 
 Scripts run to their end; without this a step inside one could not be measured from outside as a cell can.
 """
@@ -27,7 +27,7 @@ class Line:
         self._file.flush()
 
     def receive(self) -> dict[str, Any]:
-        """The next message.
+        """Return the next message.
 
         Raises:
             ConnectionError: the other side is gone.
@@ -40,7 +40,7 @@ class Line:
 
 
 def connect(address: str) -> Line:
-    """The ranks' side."""
+    """Connect from the ranks' side."""
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(address)
     return Line(connection)
@@ -56,7 +56,7 @@ class Desk:
         self.address = address
 
     def expect_call(self, seconds: float) -> Line:
-        """The next process that calls.
+        """Wait for the next process that connects.
 
         Raises:
             TimeoutError: nobody does.
@@ -72,7 +72,7 @@ class Desk:
 
 
 def collect(lines: list[Line], seconds: float) -> list[dict[str, Any]] | None:
-    """One message from each line, or None when one of them does not come in time.
+    """Read one message from each line; None if one of them does not come in time.
 
     Raises:
         ConnectionError: a rank is gone.

@@ -1,4 +1,4 @@
-"""What ranks are asked to do. The same text for every contender; a process group is up when it runs."""
+"""The work of the ranks. The same text for every contender; a process group is up when it runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ optimizer.step()
 
 
 def many_collectives(number: int) -> str:
-    """What an earlier cell has done that trained a little."""
+    """Return the source of an earlier cell that has trained a little."""
     return f"""\
 import torch
 import torch.distributed as dist
@@ -36,10 +36,10 @@ for _ in range({number}):
 
 
 def deadlock(last_comes_after: float) -> str:
-    """Rank 2 skips the all-reduce its peers wait in; the last of them comes `last_comes_after` seconds late.
+    """Return code in which rank 2 skips the all-reduce its peers wait in, the last one `last_comes_after` seconds late.
 
-    `entered` is when a rank went to wait. The moment of the last one moves from repetition to repetition, because a
-    watcher that looks in intervals would otherwise always be met at the same point of its interval.
+    `entered` is when a rank began to wait. The last one's moment moves from repetition to repetition, because a watcher
+    that polls would otherwise always be met at the same point of its interval.
     """
     return f"""\
 import time
@@ -54,7 +54,7 @@ if dist.get_rank() != 2:
 
 
 def stuck(markers: str) -> str:
-    """Ranks 0 and 1 wait in an all-reduce, 2 and 3 sleep; each leaves a file in the folder `markers` just before."""
+    """Return code in which ranks 0 and 1 wait in an all-reduce, 2 and 3 sleep; each first writes to `markers`."""
     return f"""\
 import pathlib
 import time

@@ -1,7 +1,8 @@
 """A bench for recipes that survive an out-of-memory error: a training in which one chosen allocation fails.
 
-The network has a BatchNorm, a frozen layer and AdamW with weight decay. What a recipe leaves is compared with one
-process that never failed. Loads torch: for ranks.
+The network is a detector's: a frozen layer, a frozen BatchNorm and one that is not, a head that no batch uses and one
+that some use, AdamW with weight decay. What a recipe leaves is compared with one process that never failed. Loads
+torch: for ranks.
 """
 
 from __future__ import annotations
@@ -27,41 +28,58 @@ Loop = Callable[[nn.Module, Optimizer, Iterable[Tensor]], object]
 STEPS = 5
 #: More bytes than an address space has: the allocator refuses.
 PETABYTE = 2**50
-#: Of a place: the part of the step, the number of the allocation in it that fails (-1: the last), the step.
+#: Of a place: whose allocation fails (see `_part_of_the_step`), its number there (-1: the last), in which step.
 PLACES = {
     "nowhere": ("", 0, 0),
-    "first buffers": ("wrapper", 0, 0),
-    "rebuild": ("wrapper", 0, 1),
-    "later buffers": ("wrapper", 0, 2),
+    "first buffers": ("buffers", 0, 0),
+    "rebuild": ("rebuild", 0, 1),
+    "later buffers": ("buffers", 0, 2),
+    "sink": ("sink", 0, 1),
     "forward, first": ("forward", 0, 0),
     "forward, last": ("forward", -1, 2),
     "backward, first": ("backward", 0, 0),
     "backward, middle": ("backward", 14, 1),
     "backward, last": ("backward", -1, 2),
     "optimizer": ("optimizer", 0, 0),
+    "optimizer, later": ("optimizer", 0, 3),
     "between": ("between", 0, 2),
 }
+#: By step, the one rank whose batch uses the head `sometimes`.
+_USES_SOMETIMES = {0: 1, 1: 0, 2: 1, 3: 0}
 
 
 class Net(nn.Module):
-    """A frozen layer, a BatchNorm, four layers more."""
+    """Layers of every kind that a recipe may forget.
 
-    def __init__(self, norm: bool = True) -> None:
+    Args:
+        norm: with a frozen BatchNorm, and one that is not.
+        heads: with a head that is never used, and one that some batches use.
+    """
+
+    def __init__(self, norm: bool = True, heads: bool = True) -> None:
         super().__init__()
         self.stem = nn.Linear(16, 24).requires_grad_(False)
-        self.norm = nn.BatchNorm1d(24) if norm else nn.Identity()
+        frozen = nn.BatchNorm1d(24).requires_grad_(False).eval()
+        self.norm = nn.Sequential(frozen, nn.BatchNorm1d(24)) if norm else nn.Identity()
         self.layers = nn.Sequential(*(nn.Linear(24, 24) for _ in range(3)), nn.Linear(24, 4))
+        self.heads = nn.ModuleDict(
+            {"never": nn.Linear(24, 4), "sometimes": nn.Linear(24, 4)} if heads else {}
+        )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Outputs of shape (batch, 4)."""
+        """Return outputs of shape (batch, 4)."""
         outputs: Tensor = self.norm(self.stem(x))
-        for layer in self.layers:
+        *layers, last_layer = self.layers
+        for layer in layers:
             outputs = layer(outputs).tanh()
-        return outputs
+        last: Tensor = last_layer(outputs)
+        if self.heads and x[0, 0] > 0:
+            last = last + self.heads["sometimes"](outputs)
+        return torch.tanh(last)
 
 
 def loss_of(model: nn.Module, x: Tensor) -> Tensor:
-    """The mean loss of a batch."""
+    """Return the mean loss of a batch."""
     loss: Tensor = (model(x) - 0.5).square().mean()
     return loss
 
@@ -80,7 +98,7 @@ class Memory(TorchDispatchMode):
         self.fails, self.counts = fails, {}
 
     def watching(self, batches: Iterable[Tensor], fails: Mapping[int, tuple[str, int]]) -> Iterator[Tensor]:
-        """The batches, one for each step; `fails`: what fails in the step of that number."""
+        """Yield the batches, one for each step; `fails`: what fails in the step of that number."""
         for number, x in enumerate(batches):
             self.begin_step(fails.get(number))
             yield x
@@ -101,12 +119,16 @@ class Memory(TorchDispatchMode):
 
 
 def _part_of_the_step() -> str:
-    """Whose allocation is it: DDP's own part of the forward, forward, backward, the optimizer, or the recipe's own?"""
+    """Name the part of the step that allocates, by the innermost frame that tells.
+
+    DDP's own in a forward: `buffers` (their broadcast), `rebuild` (of the buckets) or `sink` (`_DDPSink` copies the
+    outputs where DDP looks for unused parameters); else `forward`, `backward`, `optimizer`, or `between` them.
+    """
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         code, file = frame.f_code, frame.f_code.co_filename
-        if file.endswith("nn/parallel/distributed.py") and code.co_name in ("_pre_forward", "_post_forward"):
-            return "wrapper"
+        if file.endswith("nn/parallel/distributed.py") and code.co_name in _OWN_PARTS:
+            return _OWN_PARTS[code.co_name]
         if code in (Net.forward.__code__, loss_of.__code__):
             return "forward"
         if "torch/optim/" in file:
@@ -117,84 +139,115 @@ def _part_of_the_step() -> str:
     return "between"
 
 
+#: Functions of `torch/nn/parallel/distributed.py`; `_pre_forward` itself allocates only where it rebuilds the buckets.
+_OWN_PARTS = {"_sync_buffers": "buffers", "_pre_forward": "rebuild", "_post_forward": "sink"}
+
+
 def inputs(number: int, rank: int) -> Tensor:
-    """A rank's batch of that number, of shape (8, 16)."""
-    return torch.randn(8, 16, generator=torch.Generator().manual_seed(100 * number + rank))
+    """Return a rank's batch, of shape (8, 16); the first column decides whether it uses `sometimes`."""
+    x = torch.randn(8, 16, generator=torch.Generator().manual_seed(100 * number + rank))
+    x[:, 0] = 1.0 if _USES_SOMETIMES.get(number) == rank else -1.0
+    return x
 
 
-def new(norm: bool = True) -> tuple[Net, Optimizer]:
-    """The same network on all ranks, and AdamW."""
+def new(norm: bool = True, heads: bool = True) -> tuple[Net, Optimizer]:
+    """Make the same network on all ranks, and AdamW."""
     torch.manual_seed(0)
-    net = Net(norm)
+    net = Net(norm, heads)
     return net, AdamW(net.parameters(), lr=0.01, weight_decay=0.1, eps=1e-3)
 
 
 def weights(net: nn.Module) -> Tensor:
-    """All weights in one row."""
+    """Return all weights in one row."""
     return nn.utils.parameters_to_vector(net.parameters()).detach()
 
 
-def alone(world: int, norm: bool, failing: int, members: Collection[int]) -> Tensor:
-    """The weights that one process ends with, without DDP; whose batches count in the failing step."""
-    net, optimizer = new(norm)
+def alone(world: int, failing: int, counts: Collection[tuple[int, int]], **model: bool) -> Tensor:
+    """Return one process's weights without DDP; `counts`: batches (number, rank) that count in the failing step."""
+    net, optimizer = new(**model)
     for number in range(STEPS):
-        those = members if number == failing else range(world)
+        those = counts if number == failing else [(number, rank) for rank in range(world)]
         if those:
             optimizer.zero_grad()
-            torch.stack([loss_of(net, inputs(number, rank)) for rank in those]).mean().backward()
+            torch.stack([loss_of(net, inputs(*batch)) for batch in those]).mean().backward()
             optimizer.step()
     return weights(net)
 
 
 @functools.cache
-def allocations(part: str, norm: bool) -> int:
-    """How many allocations a step has in this part, without DDP."""
+def allocations(part: str, number: int, rank: int, **model: bool) -> int:
+    """Count the allocations of a rank's step in this part, without DDP."""
     with Memory() as memory:
-        net, optimizer = new(norm)
+        net, optimizer = new(**model)
         memory.begin_step(None)
-        loss_of(net, inputs(0, 0)).backward()
+        loss_of(net, inputs(number, rank)).backward()
         optimizer.step()
     return int(memory.counts[part])
 
 
 def every_step(step: Step, **options: Any) -> Loop:
-    """A training that wraps the network with these options of DDP, and does each step like this."""
+    """Make a training that wraps the network with these options of DDP, and does each step like this.
+
+    DDP is made to look for unused parameters if the network has heads that may be unused.
+    """
 
     def loop(net: nn.Module, optimizer: Optimizer, batches: Iterable[Tensor]) -> None:
-        ddp = DistributedDataParallel(net, bucket_cap_mb=0.002, **options)
+        unused = {"find_unused_parameters": bool(net.heads)}
+        ddp = DistributedDataParallel(net, bucket_cap_mb=0.002, **{**unused, **options})
         for x in batches:
             step(ddp, optimizer, x)
 
     return loop
 
 
-def trained(loop: Loop, place: str, *, norm: bool = True, bad: int = 1) -> dict[str, Any]:
+def trained(loop: Loop, place: str, *, bad: int = 1, **model: bool) -> dict[str, Any]:
     """Train on all ranks; what one rank finds in the end.
 
     Args:
         place: where an allocation fails, on the rank `bad`: see `PLACES`.
+        model: see `Net`.
     """
-    rank, world = dist.get_rank(), dist.get_world_size()
+    rank = dist.get_rank()
     part, number, failing = PLACES[place]
     if number < 0:
-        number += allocations(part, norm)
-    net, optimizer = new(norm)
+        number += allocations(part, failing, bad, **model)
+    net, optimizer = new(**model)
     own_batches = [inputs(at, rank) for at in range(STEPS)]
     with Memory() as memory:
         loop(net, optimizer, memory.watching(own_batches, {failing: (part, number)} if rank == bad else {}))
-    own = weights(net)
+    return {**compared(net, failing, bad, **model), "struck": memory.struck}
+
+
+def compared(net: nn.Module, failing: int, bad: int, **model: bool) -> dict[str, Any]:
+    """Tell whose weights this network has after a training in which one rank failed in one step.
+
+    Returns:
+        `equal`: on all ranks; `weights`: of one process that ends like this; `frozen`: what is frozen is as it was.
+    """
+    world, own = dist.get_world_size(), weights(net)
     everyones = [torch.empty_like(own) for _ in range(world)]
     dist.all_gather(everyones, own)
-    good = [other for other in range(world) if other != bad]
+    good = [(failing, rank) for rank in range(world) if rank != bad]
     ends = {
-        "as if nothing had failed": alone(world, norm, failing, range(world)),
-        "without that batch": alone(world, norm, failing, good),
-        "without that step": alone(world, norm, failing, []),
+        "as if nothing had failed": [*good, (failing, bad)],
+        "without that batch": good,
+        "without that step": [],
+        "with another batch": [*good, (STEPS, bad)],
     }
-    fits = [name for name, right in ends.items() if torch.allclose(own, right, rtol=0, atol=1e-5)]
+    fits = [
+        name
+        for name, counts in ends.items()
+        if torch.allclose(own, alone(world, failing, counts, **model), rtol=0, atol=1e-5)
+    ]
     return {
         "equal": all(torch.equal(own, other) for other in everyones),
         "weights": fits[0] if fits else "of no such process",
-        "frozen": torch.equal(net.stem.weight, new(norm)[0].stem.weight),
-        "struck": memory.struck,
+        "frozen": all(map(torch.equal, _frozen(net), _frozen(new(**model)[0]))),
     }
+
+
+def _frozen(net: nn.Module) -> list[Tensor]:
+    """Return parameters and statistics that no training may change, and the modes of the modules."""
+    still: list[Tensor] = [p for p in net.parameters() if not p.requires_grad]
+    still += [b for m in net.modules() if not m.training for b in m.buffers(recurse=False)]
+    return [*still, torch.tensor([module.training for module in net.modules()])]

@@ -1,6 +1,6 @@
-"""The questions of the lessons: `lab/questions/NN.toml` holds their words, what decides them, and what to reply.
+"""The questions of the lessons: their `questions.toml` holds the words, what decides them, and what to reply.
 
-`predict("00.skips")` asks the question `skips` of `00.toml`. Words may have places for what the cell computes
+`predict("00.skips")` asks the question `skips` of lesson 00. Words may have places for what the cell computes
 (`asks = "What are {n} bytes?"`, `predict("01.bytes", n=4)`). The options are shown in an order that is drawn from the
 words: the same for everybody, so that a room can speak of answer B, and no place is a better guess than another.
 """
@@ -16,18 +16,15 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 
-from course_lib.outcome.expect import Expectation, ExpectationError
-from course_lib.outcome.outcome import Outcome
-from course_lib.outcome.syntax import parsed_expression
+from course_lib.syllabus import all_lessons
+from realranks.outcome.expect import Expectation, ExpectationError
+from realranks.outcome.outcome import Outcome
+from realranks.outcome.syntax import parsed_expression
 
 #: What makes an answer right.
 Decider = Expectation | Callable[[Outcome], bool]
 
-_FOLDER = Path(__file__).with_name("lab") / "questions"
-#: Where a predicate without a module's name stands.
-_COMMON = "predictions"
 #: With this number each place is right about as often as the others (tests/unit/test_questions.py).
 _SALT = 1771
 #: Names that questions had before their lesson moved: a learner's own copy of the lesson still asks for them.
@@ -44,7 +41,7 @@ class Option:
 
     Attributes:
         says: its words. when: what makes it right, as `decider` reads it.
-        reply: what is told to those who chose it, where it does not come true.
+        reply: shown to those who chose it, where it does not come true.
     """
 
     says: str
@@ -61,7 +58,7 @@ class Question:
     options: tuple[Option, ...]
 
     def with_values(self, values: Mapping[str, object]) -> Question:
-        """The same with the values in its words; what decides takes them later (`decider`).
+        """Return the question with the values in its words; what decides takes them later (`decider`).
 
         Raises:
             QuestionError: a value is missing.
@@ -76,12 +73,12 @@ class Question:
             raise QuestionError(f"{self.name} needs a value: {error}.") from None
 
     def reply_to(self, answer: str) -> str:
-        """The reply to an option as it was shown; "" where there is none."""
+        """Return the reply to an option as it was shown; "" where there is none."""
         return next((option.reply for option in self.options if is_said(option.says, answer)), "")
 
 
 def is_said(words: str, shown: str) -> bool:
-    """Whether these words, whatever stands in their places, are what was shown."""
+    """Return whether these words were shown, whatever fills their gaps."""
     parts = string.Formatter().parse(words)
     pattern = "".join(re.escape(text) + (".+?" if place is not None else "") for text, place, *_ in parts)
     return re.fullmatch(pattern, shown, re.DOTALL) is not None
@@ -89,11 +86,9 @@ def is_said(words: str, shown: str) -> bool:
 
 @cache
 def read_questions(number: str) -> Mapping[str, Question]:
-    """The questions of a lesson by their names, such as `00.skips`; none for a lesson without a file."""
-    path = _FOLDER / f"{number}.toml"
-    if not path.is_file():
-        return {}
-    table = tomllib.loads(path.read_text(encoding="utf-8"))
+    """Return a lesson's questions by their names, such as `00.skips`; {} for a lesson without a file."""
+    path = next((each.folder / "questions.toml" for each in all_lessons() if each.name[:2] == number), None)
+    table = tomllib.loads(path.read_text(encoding="utf-8")) if path else {}
     return {
         f"{number}.{name}": Question(
             f"{number}.{name}",
@@ -105,14 +100,12 @@ def read_questions(number: str) -> Mapping[str, Question]:
 
 
 def all_questions() -> list[Question]:
-    """Those of all lessons, in their order."""
-    return [
-        question for path in sorted(_FOLDER.glob("*.toml")) for question in read_questions(path.stem).values()
-    ]
+    """Return the questions of all lessons, in their order."""
+    return [question for lesson in all_lessons() for question in read_questions(lesson.name[:2]).values()]
 
 
 def question_named(name: str, values: Mapping[str, object]) -> Question:
-    """The question of this name, with these values in its words.
+    """Return the question of this name, with these values in its words.
 
     Raises:
         QuestionError: there is none, or a value is missing.
@@ -126,7 +119,7 @@ def question_named(name: str, values: Mapping[str, object]) -> Question:
 
 
 def in_drawn_order(asks: str, options: Iterable[Option], salt: int = _SALT) -> tuple[Option, ...]:
-    """The options in the order in which they are shown under this question."""
+    """Return the options in the order in which they are shown under this question."""
 
     def lot(option: Option) -> bytes:
         return hashlib.sha256(f"{salt}\n{asks}\n{option.says}".encode()).digest()
@@ -135,11 +128,11 @@ def in_drawn_order(asks: str, options: Iterable[Option], salt: int = _SALT) -> t
 
 
 def decider(when: str, values: Mapping[str, object] | None = None) -> Decider:
-    """What `when` says: an expectation such as `raises:2`, or a predicate of the lessons' code (`course_lib.lab`).
+    """Return the decider for `when`: an expectation such as `raises:2`, or a predicate.
 
     A predicate is a function of the `Outcome` (`stragglers.go_on_without`), or is made by one from literals
-    (`value_is("steps", 11)`, or of a value: `elastic.went_on_at({folder!r}, 12)`). Without a module's name it is one of
-    `course_lib.lab.predictions`.
+    (`value_is("steps", 11)`, or of a value: `elastic.went_on_at({folder!r}, 12)`). It stands in the `lab.py` of the
+    lesson of that topic, or in a module of `course_lib.lab`; without such a name in `course_lib.lab.predictions`.
 
     Raises:
         QuestionError: it is neither, or a value is missing.
@@ -157,7 +150,7 @@ def decider(when: str, values: Mapping[str, object] | None = None) -> Decider:
 
 
 def _predicate(when: str) -> Callable[[Outcome], bool] | None:
-    """The predicate of this name, made from these literals if there are any; None where it has not such a form."""
+    """Return the predicate of this name, called with literals if there are any; None for another form."""
     try:
         tree = parsed_expression(when)
     except SyntaxError:
@@ -165,13 +158,15 @@ def _predicate(when: str) -> Callable[[Outcome], bool] | None:
     call = tree if isinstance(tree, ast.Call) else None
     match call.func if call else tree:
         case ast.Name(id=name):
-            module = _COMMON
+            module = "predictions"
         case ast.Attribute(value=ast.Name(id=module), attr=name):
             pass
         case _:
             return None
     try:
-        found = getattr(importlib.import_module(f"course_lib.lab.{module}"), name)
+        is_topic = any(module == lesson.topic for lesson in all_lessons())
+        place = f"course_lib.lessons.{module}.lab" if is_topic else f"course_lib.lab.{module}"
+        found = getattr(importlib.import_module(place), name)
         if call is not None:
             named = {each.arg: ast.literal_eval(each.value) for each in call.keywords if each.arg}
             found = found(*map(ast.literal_eval, call.args), **named)

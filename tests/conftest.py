@@ -5,8 +5,12 @@ import os
 import shutil
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.records.judged import Recorder
 
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
@@ -17,6 +21,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         wanted = marker.args[0] if marker.args else marker.kwargs.get("count", 1)
         if (found := cuda_devices()) < wanted:
             pytest.skip(f"needs {wanted} CUDA device(s), found {found}")
+
+
+@pytest.fixture
+def recorder(pytestconfig: pytest.Config) -> "Recorder":
+    """Compares a live run with its record, or keeps it anew (`make records`)."""
+    from tests.records.judged import Recorder
+
+    return Recorder(pytestconfig)
 
 
 @functools.cache

@@ -5,6 +5,8 @@ never run. A lesson could rot behind such cells, so the run prints their share f
 above ``LIMIT``.
 """
 
+import base64
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -17,9 +19,15 @@ import pytest
 from tests.support.kernels import Manager
 
 LIMIT = 0.15
-#: Of a drawing its words are compared: a timeline is never the same. The words of a figure hold what was measured.
-DRAWING = r"data:image/svg\+xml;base64,[\w+/=]*"
-FIGURE = r'<img alt="[^"]*" [^>]*src="data:image/png;base64,[\w+/=]*">'
+DRAWING = r"data:image/svg\+xml;base64,([\w+/=]*)"
+FIGURE = r'<img alt="([^"]*)" [^>]*src="data:image/png;base64,[\w+/=]*">'
+#: Labels of what is measured, and so another time in every run; a title says what is computed instead.
+_TIMES = re.compile(
+    r"^(milli)?seconds( since .*)?$|, [\d.]+ ms$|^measured|, measured|\(ms\)|milliseconds for"
+)
+_COMPUTED = re.compile(r"\(computed\)|^Computed")
+#: What is left of a difference that should be 0, or nearly.
+_ROUNDING = re.compile(r"\b[\d.]+e-\d+")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -60,7 +68,7 @@ class NbvalShare:
 
             self._restore()
             self.notebook = item.path
-            item.parent.sanitize_patterns |= {DRAWING: "a drawing", FIGURE: "a figure"}  # type: ignore[union-attr]
+            item.parent.sanitize_patterns |= PICTURES  # type: ignore[union-attr]
             self.scratch = tempfile.TemporaryDirectory(prefix="ddp-course-nbval-", ignore_cleanup_errors=True)
             for name, value in kernel_environment(Path(self.scratch.name)).items():
                 self.environment.setenv(name, value)
@@ -108,6 +116,23 @@ class NbvalShare:
         yield f"nbval: {told(self.cells.total(), self.skipped_over.total())}"
         if self.over_limit:
             yield f"FAILED: more than {LIMIT * 100:.0f} % are not compared; search for nbval's tags"
+
+
+def _drawn(found: re.Match[str]) -> str:
+    """Return what is compared of a drawing: all of it, where it shows no times."""
+    drawing = base64.b64decode(found[1]).decode()
+    labels = re.findall(r"(?<=>)[^<>]+(?=<)", drawing.rpartition("</style>")[2])
+    measured = not _COMPUTED.search(labels[0]) and any(map(_TIMES.search, labels))
+    return "a timeline" if measured else drawing
+
+
+def _plotted(found: re.Match[str]) -> str:
+    """Return what is compared of a figure: its words, which name its values."""
+    return "a figure" if _TIMES.search(found[1]) else _ROUNDING.sub("0", found[1])
+
+
+#: By what a picture looks like in an output, what is compared of it.
+PICTURES = {DRAWING: _drawn, FIGURE: _plotted}
 
 
 def told(cells: int, not_compared: int) -> str:

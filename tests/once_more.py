@@ -1,8 +1,8 @@
-"""`python -m tests.once_more FILE`: run what failed once more, each alone; what then passes is called UNSTABLE.
+"""`python -m tests.once_more FILE...`: run what failed once more, each alone; what then passes is called UNSTABLE.
 
-FILE is the JUnit report of the first run. A test is run again by itself, in a process of its own; the cells of a
+The files are JUnit reports. A test is run again by itself, in a process of its own; the cells of a
 notebook need each other, so a notebook is run again as a whole. One unstable test of thousands must not cost a day's
-work, and must not go unseen: it is printed by name. More than `MOST` of them are no accident any more.
+work, and must not go unseen: it is printed by name. More than `MAX_UNSTABLE` of them are no accident any more.
 
 Exit code 0: everything has passed by now. 1: something failed twice, or too much was unstable.
 """
@@ -15,7 +15,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-MOST = 3
+MAX_UNSTABLE = 3
 ROOT = Path(__file__).resolve().parents[1]
 #: pytest's: all passed; some failed. Anything else is no verdict on tests.
 PASSED, FAILED = 0, 1
@@ -25,9 +25,14 @@ def failed_in(report: Path) -> list[str]:
     """What to hand to pytest for everything that failed in a JUnit report: tests, or whole notebooks."""
     found = {}
     for case in ET.parse(report).iter("testcase"):
-        if case.find("failure") is not None or case.find("error") is not None:
+        if has_failed(case):
             found[_address(case.get("classname", ""), case.get("name", ""))] = None
     return list(found)
+
+
+def has_failed(case: ET.Element) -> bool:
+    """Whether a test of a JUnit report has failed, or could not be run."""
+    return case.find("failure") is not None or case.find("error") is not None
 
 
 def _address(place: str, name: str) -> str:
@@ -66,9 +71,9 @@ def verdict(unstable: Sequence[str], broken: Sequence[str]) -> tuple[int, list[s
     """The exit code, and the lines that say why."""
     lines = [f"UNSTABLE  {address}: failed, and passed when it was run once more" for address in unstable]
     lines += [f"FAILED    {address}: twice" for address in broken]
-    if len(unstable) > MOST:
-        lines.append(f"{len(unstable)} unstable tests are more than {MOST}: that is no accident.")
-    good = not broken and len(unstable) <= MOST
+    if len(unstable) > MAX_UNSTABLE:
+        lines.append(f"{len(unstable)} unstable tests are more than {MAX_UNSTABLE}: that is no accident.")
+    good = not broken and len(unstable) <= MAX_UNSTABLE
     lines.append(
         f"{'passed' if good else 'FAILED'}: {len(unstable)} unstable, {len(broken)} failed twice"
         if unstable or broken
@@ -78,13 +83,13 @@ def verdict(unstable: Sequence[str], broken: Sequence[str]) -> tuple[int, list[s
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run what failed in the report once more, and say how it went."""
+    """Run what failed in the reports once more, and say how it went."""
     try:
-        addresses = failed_in(Path(arguments[0]))
+        addresses = [address for name in arguments for address in failed_in(Path(name))]
     except (OSError, ET.ParseError) as error:
         print(f"FAILED: no report of the first run ({error})")
         return FAILED
-    if len(addresses) > 4 * MOST:
+    if len(addresses) > 4 * MAX_UNSTABLE:
         print(f"FAILED: {len(addresses)} tests, too many to be run once more")
         return FAILED
     print(f"Running once more, alone: {', '.join(addresses)}", flush=True)

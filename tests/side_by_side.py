@@ -1,12 +1,13 @@
 """A pytest plugin for runs with several workers (pytest-xdist): what must stay on one of them, in its order.
 
 Tests of a file share gangs and kernels, and the cells of a notebook their kernel: a file goes to one worker as a whole.
-Scenarios and answers have nothing in common with each other: those are dealt out one by one. All that needs a browser
+Scenarios, answers, and tests that start processes of their own have nothing in common with each other: those are dealt
+out one by one. All that needs a browser
 goes to one worker: there is one JupyterLab, and one browser that has loaded it. What takes longest comes first, so that
 in the end no worker waits for another. A test marked ``alone`` takes all cores for many seconds (64 ranks that connect
 each with each): it waits until the others have ended what they are at, and they wait for it, since a promise of two
 seconds cannot be held beside it. All kernels of a run share what torch costs to load: the run has
-a zygote (course_lib/ranks/server/zygote.py), as `make lab` has one.
+a zygote (realranks/ranks/server/zygote.py), as `make lab` has one.
 """
 
 import contextlib
@@ -23,10 +24,16 @@ from typing import Any
 import pytest
 
 from course_lib.grading import HARNESS
-from course_lib.ranks.server.preload import preload_also
-from course_lib.ranks.server.zygote import start_zygote
+from realranks.ranks.server.preload import preload_also
+from realranks.ranks.server.zygote import start_zygote
 
-_ONE_BY_ONE = ("tests/scenarios/", "tests/answers/")
+_ONE_BY_ONE = (
+    "tests/scenarios/",
+    "tests/answers/",
+    "tests/integration/test_attach.py",
+    "tests/integration/test_export.py",
+    "tests/integration/test_recipes.py",
+)
 _LONG_ANSWER = "[capstone"
 _TOGETHER = "tests/browser/"
 _LONGEST_FIRST = (

@@ -1,4 +1,4 @@
-"""The catalogue of answers: files `<lesson>/<task>/right_*.py`, and wrong answers that a task must tell from them.
+"""The catalogue of answers: files `<topic>/answers/<task>/right_*.py`, and wrong ones that a task must tell from them.
 
 A wrong answer is a *variant* of a right one, written in the right one's file where the mistake is made:
 
@@ -26,6 +26,8 @@ from pathlib import Path
 
 from course_lib.tasks import UnknownTaskError, find_task
 
+# Not in a TOML file beside the right answer: each replaced line would stand twice, and be changed twice. Not in files
+# of their own, unless they are unlike any right answer: what is equal hides the mistake.
 _CHANGE = re.compile(r"#~ (?P<variant>\w+) -(?P<gone>\d+)(?: \|(?P<text>.*))?")
 _MORE = re.compile(r"#~ \|(?P<text>.*)")
 _SAID = re.compile(r"#~ (?P<variant>\w+): (?P<said>misconceptions?|breaks): (?P<text>\S.*)")
@@ -58,27 +60,29 @@ class Specimen:
 
 
 def catalogue(folder: Path) -> tuple[Specimen, ...]:
-    """Every answer below a folder, in order; what cannot be read is left to `problems_with_catalogue` to name."""
+    """Return every answer below a folder, in order; `problems_with_catalogue` names what cannot be read."""
     found: list[Specimen] = []
-    for path in sorted(folder.glob("*/*/*.py")):
+    for path in sorted(folder.glob("*/answers/*/*.py")):
         with contextlib.suppress(CatalogueError):
             found += _specimens(path, folder)
     return tuple(found)
 
 
 def problems_with_catalogue(folder: Path) -> list[str]:
-    """What in the folder belongs to no task, is neither right nor wrong, or cannot be read. Runs nothing."""
+    """Return what in the folder belongs to no task, is neither right nor wrong, or cannot be read. Runs nothing."""
     problems = []
     names: set[str] = set()
-    for path in sorted(item for item in folder.glob("*/**/*") if item.is_file()):
+    for path in sorted(item for item in folder.glob("*/answers/**/*") if item.is_file()):
         shown = path.relative_to(folder).as_posix()
         if "__pycache__" in path.parts:
             continue
-        if not re.fullmatch(r"[^/]+/[^/]+/(right|wrong)_\w+\.py", shown):
-            problems.append(f"{shown}: not an answer; answers are LESSON/TASK/right_*.py and wrong_*.py")
+        if not re.fullmatch(r"[^/]+/answers/[^/]+/(right|wrong)_\w+\.py", shown):
+            problems.append(
+                f"{shown}: not an answer; answers are TOPIC/answers/TASK/right_*.py and wrong_*.py"
+            )
             continue
         try:
-            find_task(".".join(path.relative_to(folder).parts[:2]))
+            find_task(".".join(path.relative_to(folder).parts[:3:2]))
             found = [specimen.name for specimen in _specimens(path, folder)]
         except (UnknownTaskError, CatalogueError) as error:
             problems.append(f"{shown}: {error}")
@@ -89,8 +93,8 @@ def problems_with_catalogue(folder: Path) -> list[str]:
 
 
 def _specimens(path: Path, folder: Path) -> Iterator[Specimen]:
-    lesson, task, _ = path.relative_to(folder).parts
-    place, task = f"{lesson}/{task}", f"{lesson}.{task}"
+    topic, _, task, _ = path.relative_to(folder).parts
+    place, task = f"{topic}/{task}", f"{topic}.{task}"
     lines = path.read_text(encoding="utf-8").split("\n")
     if path.stem.startswith("right_"):
         right, variants = read(lines)
@@ -113,7 +117,7 @@ def _wrong(
 
 @dataclass
 class _Variant:
-    """What is known of a variant while its file is read."""
+    """The parts of a variant while its file is read."""
 
     changes: list[tuple[int, int, list[str]]] = field(default_factory=list)
     said: list[tuple[str, str]] = field(default_factory=list)
@@ -121,7 +125,7 @@ class _Variant:
 
 
 def read(lines: Sequence[str]) -> tuple[list[str], dict[str, _Variant]]:
-    """The right answer in the lines of a file, and its variants by name.
+    """Return the right answer in the lines of a file, and its variants by name.
 
     Raises:
         CatalogueError: a mark that is none, changes of lines that are not there, a variant without a change.

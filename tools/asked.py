@@ -2,7 +2,7 @@
 
 A question's words and answers are those of its saved output, so it does not matter how the lesson puts them together.
 What came true is what the run said, in the output of the cell that decided. The replies to those who chose another
-answer are those of `course_lib/lab/questions`.
+answer are those of its `questions.toml`.
 """
 
 import re
@@ -42,7 +42,7 @@ class Question:
     written: questions.Question | None = None
 
     def reply_to(self, answer: str) -> str:
-        """What those who chose this answer are told; "" for the one that came true."""
+        """Return the reply to those who chose this answer; "" for the one that came true."""
         return self.written.reply_to(answer) if self.written and answer != self.came_true else ""
 
 
@@ -52,12 +52,12 @@ def find_questions(lesson: Lesson) -> list[Question]:
     return [
         _question(lesson, places[index:], shown)
         for index, (_, part) in enumerate(places)
-        if part.cell is not None and (shown := _asked(part.cell))
+        if part.cell is not None and (shown := _match_question(part.cell))
     ]
 
 
 def _question(lesson: Lesson, places: Sequence[tuple[Section, Part]], shown: re.Match[str]) -> Question:
-    """The question that the first place asks, with what the places after it say."""
+    """Return the question that the first place asks, with the texts of the places after it."""
     section, asking = places[0]
     assert asking.cell is not None
     decided_in = came_true = explanation = ""
@@ -69,7 +69,7 @@ def _question(lesson: Lesson, places: Sequence[tuple[Section, Part]], shown: re.
                 explanation = part.text
             if came_true:
                 break
-        elif _asked(part.cell):
+        elif _match_question(part.cell):
             break
         else:
             if not came_true and (said := _SAID.search("\n".join(plain_texts(part.cell)))):
@@ -84,18 +84,18 @@ def _question(lesson: Lesson, places: Sequence[tuple[Section, Part]], shown: re.
         explanation,
         asking.cell.get("id", ""),
         decided_in,
-        _written(lesson.number, asks),
+        _find_question(lesson.number, asks),
     )
 
 
-def _written(number: str, asks: str) -> questions.Question | None:
-    """The lesson's question with these words."""
+def _find_question(number: str, asks: str) -> questions.Question | None:
+    """Return the lesson's question with these words."""
     found = (each for each in questions.read_questions(number).values() if questions.is_said(each.asks, asks))
     return next(found, None)
 
 
 def check_questions(found: Sequence[Question]) -> Iterator[str]:
-    """One line for each question of `course_lib/lab/questions` that no lesson asks, or that leaves somebody alone."""
+    """Yield a line for each question of a `questions.toml` that no lesson asks, or that lacks a reply."""
     for written in questions.all_questions():
         asked = [each for each in found if each.written == written]
         if len(asked) != 1:
@@ -108,8 +108,8 @@ def check_questions(found: Sequence[Question]) -> Iterator[str]:
         )
 
 
-def _asked(cell: nbformat.NotebookNode) -> re.Match[str] | None:
-    """What the cell's output asks, if it is a question."""
+def _match_question(cell: nbformat.NotebookNode) -> re.Match[str] | None:
+    """Match what the cell's output asks, if it is a question."""
     for output in cell.outputs:
         data = output.get("data", {})
         if "ddp-ask" in data.get("text/html", "") and "<ol" in data["text/html"]:
@@ -118,7 +118,7 @@ def _asked(cell: nbformat.NotebookNode) -> re.Match[str] | None:
 
 
 def plain_texts(cell: nbformat.NotebookNode) -> list[str]:
-    """The outputs of a code cell as text, one by one."""
+    """Return the outputs of a code cell as text, one by one."""
     return [
         output.text if output.output_type == "stream" else output.get("data", {}).get("text/plain", "")
         for output in cell.outputs

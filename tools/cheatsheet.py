@@ -80,7 +80,7 @@ def _rule(path: Path) -> Rule:
 
 
 def _quoted(after: str) -> Iterator[str]:
-    """The lines of the first quotation."""
+    """Yield the lines of the first quotation."""
     begun = False
     for line in after.splitlines():
         if line.startswith(">"):

@@ -67,7 +67,7 @@ def _differences(wanted: nbformat.NotebookNode, saved: nbformat.NotebookNode) ->
             if want.get(part) != have.get(part):
                 first_line = (want.source.splitlines() or [""])[0]
                 yield f", cell {number}: its {part} does not match the source ({first_line!r} there)"
-                return  # one inserted cell would otherwise be told once for every cell after it
+                return  # one inserted cell would otherwise be reported for every cell after it
     if len(saved.cells) != len(wanted.cells):
         yield f": {len(saved.cells)} cells, but the source has {len(wanted.cells)}: `make notebooks` builds it"
 

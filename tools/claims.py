@@ -1,4 +1,4 @@
-"""What is said about DDP, and which cell of which lesson shows what becomes of it: docs/claims.md.
+"""Claims about DDP, and the cell that shows the truth of each: docs/claims.md.
 
 The claims stand in `claims.toml`. A lesson's code cell says in its metadata which it shows, and how they
 fare: `# %% claims={"5": "wrong"}`. The page is made of the saved notebooks, so it can say nothing that no
@@ -12,7 +12,9 @@ from pathlib import Path
 
 import nbformat
 
+from course_lib.syllabus import all_lessons
 from tools.pages import is_up_to_date, write_page
+from tools.plan import LESSONS
 
 PAGE = Path("docs/claims.md")
 VERDICTS = ("holds", "refined", "incomplete", "wrong", "outdated", "not runnable here")
@@ -36,12 +38,13 @@ This page is written by `ddp-course notebooks`; the claims are in `tools/claims.
 
 @dataclass(frozen=True)
 class Claim:
-    """One sentence that is said: its number, who says it, and the lessons that must show it once they exist."""
+    """One sentence that is said: its number, who says it, the lessons that must show it, and a note of ours."""
 
     number: str
     text: str
     said: tuple[str, ...]
     lessons: tuple[int, ...]
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,13 @@ def read_claims(text: str | None = None) -> list[Claim]:
     """Return the claims in the file's order; `text` stands for the file in tests."""
     table = tomllib.loads(text or Path(__file__).with_name("claims.toml").read_text(encoding="utf-8"))
     return [
-        Claim(number, row["text"], tuple(table["said"][who] for who in row["said"]), tuple(row["lessons"]))
+        Claim(
+            number,
+            row["text"],
+            tuple(table["said"][who] for who in row["said"]),
+            tuple(row["lessons"]),
+            row.get("note", ""),
+        )
         for number, row in table["claim"].items()
     ]
 
@@ -123,7 +132,8 @@ def _row(claim: Claim, shown: Sequence[Showing]) -> str:
     verdict = "<br>".join(showing.verdict for showing in shown) or "not yet shown"
     where = "<br>".join(f"[{s.lesson}, {s.heading}](../notebooks/{s.notebook})" for s in shown)
     where = where or ", ".join(f"lesson {lesson:02}" for lesson in claim.lessons)
-    return f"| {claim.number} | {claim.text} | {'; '.join(claim.said)} | {verdict} | {where} |\n"
+    text = f"{claim.text} {claim.note}".strip()
+    return f"| {claim.number} | {text} | {'; '.join(claim.said)} | {verdict} | {where} |\n"
 
 
 def _wrong_marks(claims: Sequence[Claim], showings: Sequence[Showing]) -> Iterator[str]:
@@ -137,10 +147,9 @@ def _wrong_marks(claims: Sequence[Claim], showings: Sequence[Showing]) -> Iterat
 
 
 def _not_shown(root: Path, claims: Sequence[Claim], showings: Sequence[Showing]) -> Iterator[str]:
-    paths = sorted((root / "notebooks" / "sources").glob("[0-9][0-9]_*.py"))
-    sources = {int(path.name[:2]): path.stem for path in paths}
+    names = {lesson.number: lesson.name for lesson in all_lessons(root / LESSONS)}
     shown = {(showing.claim, int(showing.lesson)) for showing in showings}
     for claim in claims:
         for lesson in claim.lessons:
-            if lesson in sources and (claim.number, lesson) not in shown:
-                yield f"notebooks/{sources[lesson]}: claim {claim.number} is not shown ({claim.text})"
+            if lesson in names and (claim.number, lesson) not in shown:
+                yield f"notebooks/{names[lesson]}: claim {claim.number} is not shown ({claim.text})"

@@ -14,7 +14,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellControlSignal, DeadKernelError
 from traitlets import default
 
-from course_lib.ranks.inside.seeds import SEED_VARIABLE
+from realranks.ranks.inside.seeds import SEED_VARIABLE
 from tools.plan import BuildError, Target
 from tools.source import notebook_for
 

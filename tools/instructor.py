@@ -36,7 +36,7 @@ to five; in a room, each prediction takes a minute more. Beside each answer stan
 who chose it, after the run. How many do is not known: no figures of real rooms have been collected. What *your* room
 answered is on the class board (`ddp-course board`).
 
-This page is written by `ddp-course notebooks` from the lessons, the tasks and `course_lib/lab/questions`.
+This page is written by `ddp-course notebooks` from the lessons, the tasks and the questions' replies.
 Git ignores it.
 """
 
@@ -95,7 +95,7 @@ def read_plans(lessons: Sequence[Lesson], tasks: Sequence[Task], text: str | Non
 
 
 def check_plans(plans: Sequence[Plan], lessons: Sequence[Lesson], tasks: Sequence[Task]) -> Iterator[str]:
-    """One line for each plan that does not fit its day, has no breaks, or teaches a lesson before what it builds on."""
+    """Yield a line for each plan that does not fit its day, has no breaks, or teaches lessons in a wrong order."""
     before = {lesson.number: lesson.before for lesson in lessons}
     of_task = {task.name: task.lesson[:2] for task in tasks}
     taught: dict[str, list[str]] = {}
@@ -125,7 +125,7 @@ def _wrong_times(plan: Plan) -> Iterator[str]:
 def _wrong_order(
     plan: Plan, known: list[str], before: Mapping[str, Sequence[str]], of_task: Mapping[str, str]
 ) -> Iterator[str]:
-    """Lessons and tasks that come too early; the lessons of the plan are added to those that are known."""
+    """Yield lessons and tasks that come too early; the plan's lessons are added to those that are known."""
     for step in plan.steps:
         if step.lesson:
             missing = [number for number in before[step.lesson] if number not in known]
@@ -252,23 +252,23 @@ def _chapter(lesson: Lesson, tasks: Sequence[Task]) -> str:
 
 
 def _prediction(number: int, question: Question) -> Iterator[str]:
-    yield f"**Prediction {number}: {_escaped(question.asks)}** ({_escaped(question.section)})"
+    yield f"**Prediction {number}: {_escape(question.asks)}** ({_escape(question.section)})"
     yield ""
     for letter, answer in zip("ABCDEFGH", question.answers, strict=False):
         came = " **The run does this.**" if answer == question.came_true else ""
-        yield f"- {letter}. *{_escaped(answer)}*.{came} {question.reply_to(answer)}".rstrip()
+        yield f"- {letter}. *{_escape(answer)}*.{came} {question.reply_to(answer)}".rstrip()
     if question.explanation:
         first = [shortened(each, 60).text for each in paragraphs(question.explanation)[:1]]
         yield ""
-        yield _from_docs("To say: " + " ".join(" ".join(text.split()) for text in first))
+        yield _relink_for_docs("To say: " + " ".join(" ".join(text.split()) for text in first))
 
 
-def _from_docs(text: str) -> str:
-    """The links of a lesson's text, as they are from docs/."""
+def _relink_for_docs(text: str) -> str:
+    """Rewrite the links of a lesson's text for docs/."""
     return re.sub(r"\]\((?!https?:|#|\.\./)", "](../notebooks/", text)
 
 
-def _escaped(text: str) -> str:
-    """Text that is shown as it is, in Markdown; code in it stays code."""
+def _escape(text: str) -> str:
+    """Escape text that Markdown shall show as it is; code in it stays code."""
     parts = re.split(r"(`[^`]*`)", text)
     return "".join(part if part.startswith("`") else re.sub(r"([*_<\[])", r"\\\1", part) for part in parts)

@@ -1,4 +1,4 @@
-"""How long an attentive reader takes: computed from what there is to read and to do, not wished.
+"""The minutes of an attentive reader: computed from what there is to read and to do, not wished.
 
 180 words of text per minute, 200 words of output, 15 lines of code, two minutes for each prediction and for whatever
 can be played with (controls, a stepper, a replay), half a minute for each figure, and half a minute for the cells of a
@@ -22,7 +22,7 @@ _PICTURE = re.compile(r"<img\b|<svg\b")
 
 
 def reading_minutes(text: Sequence[str], cells: Sequence[nbformat.NotebookNode]) -> float:
-    """Minutes for pieces of Markdown and for code cells with what they show, without the time in which cells run."""
+    """Return the minutes for Markdown and for code cells with their outputs, without the cells' running time."""
     code = [cell.source for cell in cells if not is_collapsed(cell)]
     lines = sum(bool(line.strip()) for each in code for line in each.splitlines())
     shown = sum(map(_shown_minutes, cells))
@@ -30,17 +30,17 @@ def reading_minutes(text: Sequence[str], cells: Sequence[nbformat.NotebookNode])
 
 
 def count_questions(cells: Iterable[nbformat.NotebookNode]) -> int:
-    """How many predictions these cells ask for."""
+    """Count the predictions that these cells ask for."""
     return sum(len(_ASKS.findall(cell.source)) for cell in cells)
 
 
 def is_collapsed(cell: nbformat.NotebookNode) -> bool:
-    """Whether the code of a cell is hidden until somebody opens it."""
+    """Return whether the code of a cell is hidden until somebody opens it."""
     return bool(cell.metadata.get("jupyter", {}).get("source_hidden"))
 
 
 def _shown_minutes(cell: nbformat.NotebookNode) -> float:
-    """What a cell shows: something to play with, pictures, words."""
+    """Return the minutes for what a cell shows: something to play with, pictures, words."""
     if controls := len(_CONTROLS.findall(cell.source)):
         return _PLAY * controls
     return sum(map(_output_minutes, cell.get("outputs", ())))

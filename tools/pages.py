@@ -14,7 +14,7 @@ def write_page(path: Path, text: str) -> None:
 
 
 def is_up_to_date(path: Path, text: str) -> bool:
-    """True when the page is this text; a course without docs has no page, and none that is old."""
+    """Return whether the page is this text; a course without docs has no page, and none that is old."""
     if not path.parent.is_dir():
         return True
     return path.is_file() and path.read_text(encoding="utf-8") == text

@@ -1,4 +1,4 @@
-"""Which notebook comes from which source."""
+"""The notebooks and their sources."""
 
 import difflib
 from collections.abc import Sequence
@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from course_lib.syllabus import all_lessons
+
+#: The folder of the lessons' folders, below the checkout's.
+LESSONS = Path("course_lib/lessons")
 NOTEBOOK_FOLDERS = ("notebooks", "exercises", "solutions")
 
 
@@ -18,7 +22,7 @@ class UnknownNotebookError(BuildError):
 
 
 class Edition(Enum):
-    """What becomes of the marked regions of a source."""
+    """An edition: what it makes of the marked regions of a source."""
 
     LESSON = "lesson"
     EXERCISE = "exercise"
@@ -34,15 +38,25 @@ class Target:
     edition: Edition
 
     @property
+    def file(self) -> str:
+        """The source as people say it: `samplers/lesson.py`."""
+        return f"{self.source.parent.name}/{self.source.name}"
+
+    @property
     def name(self) -> str:
         """Folder and name as people say them: `exercises/03_samplers`."""
         return f"{self.notebook.parent.name}/{self.notebook.stem}"
 
     def is_called(self, name: str) -> bool:
-        """Whether `name` means this notebook: '03', '03_samplers' or 'exercises/03_samplers.ipynb'."""
-        wanted = name.removeprefix("./").removesuffix(".ipynb").removesuffix(".py").replace("/sources/", "/")
+        """Return whether `name` means this notebook: '03', 'samplers', 'exercises/03_samplers.ipynb' or its source."""
+        wanted = name.removeprefix("./").removesuffix(".ipynb")
         stem = self.notebook.stem
-        return wanted in (self.name, stem) or (wanted.isdigit() and stem.startswith(f"{wanted}_"))
+        is_source = self.source.as_posix().endswith(f"/{name}")
+        return (
+            is_source
+            or wanted in (self.name, stem, stem[3:])
+            or (wanted.isdigit() and stem.startswith(f"{wanted}_"))
+        )
 
 
 def find_targets(root: Path, names: Sequence[str] = ()) -> list[Target]:
@@ -51,13 +65,17 @@ def find_targets(root: Path, names: Sequence[str] = ()) -> list[Target]:
     Raises BuildError for a name that means none.
     """
     targets = [
-        *_targets(root, "notebooks", ("notebooks", Edition.LESSON)),
-        *_targets(root, "solutions", ("solutions", Edition.SOLUTION), ("exercises", Edition.EXERCISE)),
+        *_targets(root, "lesson.py", ("notebooks", Edition.LESSON)),
+        *(
+            Target(source, root / "notebooks" / f"{source.stem}.ipynb", Edition.LESSON)
+            for source in sorted((root / LESSONS).glob("[a-z]*.py"))
+        ),
+        *_targets(root, "exercises.py", ("solutions", Edition.SOLUTION), ("exercises", Edition.EXERCISE)),
     ]
     for name in names:
         if not any(target.is_called(name) for target in targets):
             near = difflib.get_close_matches(
-                name, [target.source.stem for target in targets], n=1, cutoff=0.5
+                name, [target.notebook.stem for target in targets], n=1, cutoff=0.5
             )
             hint = (
                 f"did you mean {near[0]}?"
@@ -68,9 +86,10 @@ def find_targets(root: Path, names: Sequence[str] = ()) -> list[Target]:
     return [t for t in targets if not names or any(t.is_called(name) for name in names)]
 
 
-def _targets(root: Path, folder: str, *editions: tuple[str, Edition]) -> list[Target]:
+def _targets(root: Path, file: str, *editions: tuple[str, Edition]) -> list[Target]:
     return [
-        Target(source, root / goes_to / f"{source.stem}.ipynb", edition)
-        for source in sorted((root / folder / "sources").glob("*.py"))
+        Target(lesson.folder / file, root / goes_to / f"{lesson.name}.ipynb", edition)
+        for lesson in all_lessons(root / LESSONS)
+        if (lesson.folder / file).is_file()
         for goes_to, edition in editions
     ]

@@ -52,13 +52,13 @@ class Section:
 
     @property
     def minutes(self) -> float:
-        """How long an attentive reader needs; the cells' running time is counted once per lesson, not here."""
+        """Minutes of an attentive reader; the cells' running time is counted once per lesson, not here."""
         text = [f"{self.title}\n", *(part.text for part in self.parts if part.cell is None)]
         return reading_minutes(text, self._cells)
 
     @property
     def room_minutes(self) -> float:
-        """How long a room needs: the time of a reader, and what choosing, counting and asking for reasons takes."""
+        """Minutes of a room: those of a reader, and those for choosing, counting and asking for reasons."""
         return self.minutes + ROOM_PER_QUESTION * count_questions(self._cells)
 
     @property
@@ -88,7 +88,7 @@ class Lesson:
         return 5 * math.ceil((core + RUNNING) / 5)
 
     def room_minutes(self, without: Collection[str] = ()) -> int:
-        """Minutes that a room needs for the core, a multiple of five.
+        """Return the minutes that a room needs for the core, a multiple of five.
 
         Args:
             without: titles of chapters that are left out.
@@ -133,7 +133,7 @@ def lesson_of(notebook: nbformat.NotebookNode, name: str) -> Lesson:
 
 
 def _numbers(text: str) -> tuple[str, ...]:
-    """Lessons that a sentence names: '00 and 04'; '02 to 14' names all between them."""
+    """Return the lessons that a sentence names: '00 and 04'; '02 to 14' names all between them."""
     found: list[str] = []
     for first, last in re.findall(r"(\d\d)(?: to (\d\d))?", text):
         found += [f"{number:02}" for number in range(int(first), int(last or first) + 1)]
@@ -160,7 +160,7 @@ def _sections(cells: Sequence[nbformat.NotebookNode]) -> Iterator[Section]:
 
 
 def _deeper(deeper: int, level: int, title: str) -> int:
-    """Under which level of "Deeper" a new heading is; 0 for the core."""
+    """Return the level of "Deeper" under which a new heading is; 0 for the core."""
     if title.lower().startswith(_CLOSING):
         return 0
     if deeper and level > deeper:
@@ -169,7 +169,7 @@ def _deeper(deeper: int, level: int, title: str) -> int:
 
 
 def _pieces(markdown: str) -> Iterator[tuple[re.Match[str] | None, str]]:
-    """A heading (None at the beginning) and the text up to the next one; code blocks have no headings."""
+    """Yield each heading (None at the beginning) and the text up to the next; code blocks have no headings."""
     heading: re.Match[str] | None = None
     lines: list[str] = []
     fenced = False

@@ -1,4 +1,4 @@
-"""Is a task what it says? Its catalogue of answers decides: right ones pass, wrong ones show their own misconception.
+"""The check of a task by its catalogue of answers: right ones pass, wrong ones show their own misconception.
 
 Every misconception has a wrong answer that shows it, and every check that is no gate one that breaks it (`answers.py`).
 Each function returns what is wrong, one line each; nothing returned means all is well. `problems_with_task` runs
@@ -20,11 +20,13 @@ _AT_ONCE, _EXACT = 10, 0.15
 #: What was seen, and what it should be: `is [0.1, …] on rank 0, the mean [0.1, …]`, `returned 3; it is 6`.
 _VALUE = r"(-?\d[\d.,]*(?:e-?\d+)?|\[[^\]]*\])"
 _BETWEEN = r"(?:; it is|; it should be|; without kills it is|,? the mean(?: is)?| instead of|; one process alone has)"
+#: A place, or a name, that is missing in a sentence: `waits in backward() at  for rank 0`.
+_HOLE = re.compile(r"\b(?:at|by|for|in|of|on|to) (?:[ ,.;:]|$)")
 _COMPARED = re.compile(rf"(?:is|got|returned|was|said) {_VALUE}[^;]*?{_BETWEEN} {_VALUE}")
 
 
 def problems_with_task(task: Task, specimens: Sequence[Specimen]) -> list[str]:
-    """What is missing or inconsistent in a task and its part of the catalogue. Runs nothing."""
+    """Return what is missing or inconsistent in a task and its part of the catalogue. Runs nothing."""
     mine = [specimen for specimen in specimens if specimen.task == task.name]
     return [f"{task.name}: {problem}" for problem in _problems(task, mine)]
 
@@ -36,16 +38,16 @@ def _problems(task: Task, mine: Sequence[Specimen]) -> Iterator[str]:
         yield f"{len(right)} right answers; there must be {MIN_RIGHT} or more, written differently"
     if len(wrong) < MIN_WRONG:
         yield f"{len(wrong)} wrong answers; there must be {MIN_WRONG} or more"
-    yield from _not_shown(task, wrong)
-    yield from _not_said(task)
+    yield from _unshown(task, wrong)
+    yield from _missing_sentences(task)
     if not task.signature.startswith(f"{task.function}("):
         yield f"the signature must begin with {task.function}("
     if not task.world_sizes:
         yield "it runs on no ranks"
 
 
-def _not_shown(task: Task, wrong: Sequence[Specimen]) -> Iterator[str]:
-    """Misconceptions and checks for which there is no wrong answer."""
+def _unshown(task: Task, wrong: Sequence[Specimen]) -> Iterator[str]:
+    """Yield misconceptions and checks for which there is no wrong answer."""
     known = {item.id for item in task.misconceptions}
     if len(known) < len(task.misconceptions):
         yield "two misconceptions have the same id"
@@ -62,8 +64,8 @@ def _not_shown(task: Task, wrong: Sequence[Specimen]) -> Iterator[str]:
             yield f"no wrong answer says that it breaks this check: {check.sentence!r}"
 
 
-def _not_said(task: Task) -> Iterator[str]:
-    """Sentences for a learner that are missing."""
+def _missing_sentences(task: Task) -> Iterator[str]:
+    """Yield the sentences for a learner that are missing."""
     for item in task.misconceptions:
         if not (item.sentence.strip() and item.taught.strip()):
             yield f"the misconception {item.id} says nothing, or not where it is taught"
@@ -80,9 +82,9 @@ def problems_with_answer(specimen: Specimen, seeds: int = 1) -> list[str]:
     """Grade one answer of the catalogue: is it what its name says? Right ones on cases of so many seeds."""
     task = find_task(specimen.task)
     if specimen.right and seeds > 1:
-        return [f"{specimen.name} {problem}" for problem in _refused(task, specimen.source, seeds)]
+        return [f"{specimen.name} {problem}" for problem in _failing_seeds(task, specimen.source, seeds)]
     verdict = grade(task, specimen.source, even_untouched=True)
-    unlike = _unlike_its_name(specimen, task, verdict)
+    unlike = _describe_mismatch(specimen, task, verdict)
     problems = [unlike] if unlike else []
     states = {check.sentence: check.state for check in verdict.checks}
     problems += [
@@ -94,8 +96,8 @@ def problems_with_answer(specimen: Specimen, seeds: int = 1) -> list[str]:
     return [f"{specimen.name} {problem}" for problem in problems]
 
 
-def _unlike_its_name(specimen: Specimen, task: Task, verdict: Verdict) -> str:
-    """What makes the verdict another one than the answer's name promises; empty where nothing does."""
+def _describe_mismatch(specimen: Specimen, task: Task, verdict: Verdict) -> str:
+    """Describe how the verdict differs from what the answer's name promises; '' where it does not."""
     if specimen.right:
         if not verdict.passed:
             return f"is right, but:\n{verdict!r}"
@@ -112,7 +114,9 @@ def _unlike_its_name(specimen: Specimen, task: Task, verdict: Verdict) -> str:
 
 
 def empty_words(verdict: Verdict) -> Iterator[str]:
-    """Sentences of a verdict that tell a learner nothing."""
+    """Yield the sentences of a verdict that tell a learner nothing."""
+    if hole := _HOLE.search(verdict.headline):
+        yield f"a sentence with a hole ({hole.group()!r})"
     for check in verdict.checks:
         if NO_OBSERVATION in check.observed:
             yield "the grader's own trouble as an observation"
@@ -129,7 +133,7 @@ def problems_with_stubs(task: Task, cell: str | None) -> list[str]:
         return _problems_with_broken_script(task, cell)
     problems = []
     if cell is None:
-        problems.append(f"{task.name}: solutions/sources/{task.lesson}.py has no cell for it")
+        problems.append(f"{task.name}: its lesson's exercises.py has no cell for it")
     for stub in [*([cell] if cell is not None else []), *stubs]:
         verdict = grade(task, stub)
         if verdict.kind is not VerdictKind.NOT_ATTEMPTED:
@@ -138,7 +142,7 @@ def problems_with_stubs(task: Task, cell: str | None) -> list[str]:
 
 
 def _problems_with_broken_script(task: Task, script: str | None) -> list[str]:
-    """A script that is handed out to be repaired has all its faults, and a file without code is none."""
+    """Check that a script that is handed out to be repaired has all its faults, and that an empty file has none."""
     problems = []
     if grade(task, "# nothing yet").kind is not VerdictKind.NOT_ATTEMPTED:
         problems.append(f"{task.name}: a file of comments is not 'not attempted'")
@@ -156,19 +160,19 @@ def _problems_with_broken_script(task: Task, script: str | None) -> list[str]:
 
 def problems_with_solution(task: Task, cell: str | None, seeds: int = 1) -> list[str]:
     """Grade the course's own solution, on cases of so many seeds."""
-    refused = _refused(task, cell, seeds) if cell is not None else []
+    refused = _failing_seeds(task, cell, seeds) if cell is not None else []
     return [f"{task.name}: the course's own solution {problem}" for problem in refused]
 
 
 def seeds_for(task: Task, wanted: int) -> int:
-    """How many of the wanted seeds are worth their time: all where rounding may decide, else a part of them."""
+    """Return how many of the wanted seeds are worth their time: all where rounding may decide, else a part."""
     if task.script:
         return 1  # its cases hardly differ, and each takes seconds
     return wanted if task.tolerance is not None else min(wanted, max(3, round(wanted * _EXACT)))
 
 
-def _refused(task: Task, source: str, seeds: int) -> list[str]:
-    """With which seeds a right answer does not pass, and what is said then."""
+def _failing_seeds(task: Task, source: str, seeds: int) -> list[str]:
+    """Return the seeds with which a right answer does not pass, and the reasons."""
     found = []
     first, wanted = seed_of(task.name, source), seeds_for(task, seeds)
     for start in range(first, first + wanted, _AT_ONCE):
@@ -178,7 +182,7 @@ def _refused(task: Task, source: str, seeds: int) -> list[str]:
             return [f"ran on {verdict.ran_on} ranks, not on {task.world_sizes}"]
         if verdict.passed:
             continue
-        # What fails only among many is no learner's trouble: so many calls run into the limits of a rank.
+        # A failure among many only does not concern learners: so many calls run into the limits of a rank.
         alone = {seed: grade(task, source, seed=seed) for seed in some}
         bad = {seed: verdict for seed, verdict in alone.items() if not verdict.passed}
         if bad:

@@ -28,7 +28,7 @@ from tornado.websocket import WebSocketClosedError, WebSocketHandler
 from course_lib.board.course import BoardCourse
 from course_lib.board.events import (
     LONGEST_BODY,
-    MOST_EVENTS,
+    MAX_EVENTS,
     Event,
     MalformedEventError,
     clean_name,
@@ -36,14 +36,14 @@ from course_lib.board.events import (
     is_token,
 )
 from course_lib.board.room import STUCK_MINUTES, STUCK_TRIES, Room
-from course_lib.board.store import MOST_PER_LEARNER, Store, digest_of
+from course_lib.board.store import MAX_PER_LEARNER, Store, digest_of
 
 #: Pages receive changes at most this often, in seconds.
 _TELL_EVERY = 0.25
 #: A wrong code or key is answered late, and of those who wait for that there may only be so many.
-_WRONG_SECONDS, _MOST_WRONG = 0.5, 50
+_WRONG_SECONDS, _MAX_WRONG = 0.5, 50
 _KEY_SECONDS = 10.0
-_MOST_PAGES = 50
+_MAX_PAGES = 50
 _FILES = {
     "": ("page.html", "text/html; charset=utf-8"),
     "board.js": ("page.js", "text/javascript; charset=utf-8"),
@@ -63,7 +63,7 @@ _T = TypeVar("_T")
 
 
 def _data(body: bytes) -> dict[str, object]:
-    """The object of JSON in the body of a request; empty where there is none."""
+    """Parse the JSON object in the body of a request; {} where there is none."""
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
@@ -73,7 +73,7 @@ def _data(body: bytes) -> dict[str, object]:
 
 @dataclass
 class Changed:
-    """What pages have not been told yet."""
+    """Changes that the pages have not received yet."""
 
     names: set[int] = field(default_factory=set)
     cells: set[tuple[int, str]] = field(default_factory=set)
@@ -92,7 +92,7 @@ class Board:
         self._disk = ThreadPoolExecutor(1, "board-disk")
         self._learners: dict[str, int] = {}
         self._changed = Changed()
-        self._telling = False
+        self._is_sending = False
         self._wrong = 0
         self._trouble = ""  # why nothing can be written at the moment
         for member in store.members():
@@ -105,14 +105,14 @@ class Board:
         self.room.revealed.update(store.revealed())
 
     def learner_of(self, authorization: str) -> int | None:
-        """Who speaks, by the token in the header."""
+        """Return the learner with the token in the header."""
         kind, _, token = authorization.partition(" ")
         # A look-up by digest: how long it takes says nothing about the token.
         return self._learners.get(digest_of(token)) if kind == "Bearer" and is_token(token) else None
 
     async def wrong(self) -> bool:
-        """Wait, as whoever gives a wrong code or key must; False where too many are waiting already."""
-        if self._wrong >= _MOST_WRONG:
+        """Delay the reply to a wrong code or key; return False where too many are waiting already."""
+        if self._wrong >= _MAX_WRONG:
             return False
         self._wrong += 1
         try:
@@ -122,7 +122,7 @@ class Board:
         return True
 
     async def join(self, name: str, token: str) -> str | None:
-        """The name under which this learner is shown; None where the board is full."""
+        """Return the name under which this learner is shown; None where the board is full."""
         learner = self._learners.get(digest_of(token))
         if learner is None:
             if len(self._learners) >= self._most_learners:
@@ -141,7 +141,7 @@ class Board:
         Raises:
             sqlite3.Error: it could not be written.
         """
-        space = MOST_PER_LEARNER - self._counts.get(learner, 0)
+        space = MAX_PER_LEARNER - self._counts.get(learner, 0)
         taken = [(learner, event) for event in events if self.room.knows(event)][: max(0, space)]
         if not taken:
             return
@@ -169,7 +169,7 @@ class Board:
         self._changed.names.add(learner)
         self._tell_soon()
 
-    async def told(self, message: dict[str, object]) -> None:
+    async def execute(self, message: dict[str, object]) -> None:
         """Do what the instructor says on a page."""
         match message:
             case {"do": "show", "question": str(question)} if question in self.room.votes:
@@ -186,7 +186,7 @@ class Board:
         self._tell_soon()
 
     def everything(self) -> str:
-        """The first message to a page."""
+        """Return the first message to a page."""
         room = self.room
         lessons = [
             {
@@ -231,12 +231,12 @@ class Board:
                 self._tell_soon()
 
     def _tell_soon(self) -> None:
-        if not self._telling:
-            self._telling = True
+        if not self._is_sending:
+            self._is_sending = True
             asyncio.get_running_loop().call_later(_TELL_EVERY, self._tell)
 
     def _tell(self) -> None:
-        changed, self._changed, self._telling = self._changed, Changed(), False
+        changed, self._changed, self._is_sending = self._changed, Changed(), False
         room = self.room
         text = json.dumps(
             {
@@ -312,8 +312,8 @@ class _Events(_Handler):
             self.answer(401, error="The board does not know you: join again.")
             return
         sent = _data(self.request.body).get("events")
-        if not isinstance(sent, list) or len(sent) > MOST_EVENTS:
-            self.answer(400, problem=f"a list of at most {MOST_EVENTS} events is wanted")
+        if not isinstance(sent, list) or len(sent) > MAX_EVENTS:
+            self.answer(400, problem=f"a list of at most {MAX_EVENTS} events is wanted")
             return
         now = time.time()
         events = []
@@ -344,29 +344,29 @@ class Page(WebSocketHandler):
     """An instructor's page: it receives nothing before it has sent the key."""
 
     def initialize(self, board: Board) -> None:
-        """Called by tornado for each connection."""
+        """Take the board; tornado calls this for each connection."""
         self.board = board
         self._trusted = False
         self._writing: set[asyncio.Future[None]] = set()
 
     def get_compression_options(self) -> dict[str, object]:
-        """A page gets the same words many times over."""
+        """Compress: a page gets the same words many times over."""
         return {"compression_level": 3}
 
     def open(self, *args: str, **kwargs: str) -> None:
-        """Send nothing yet; whoever gives no key is disconnected."""
+        """Send nothing yet, and disconnect a page that gives no key."""
         asyncio.get_running_loop().call_later(_KEY_SECONDS, self._end_without_key)
 
     async def on_message(self, message: str | bytes) -> None:
-        """The key first, then what the instructor wants."""
+        """Receive the key first, then the instructor's commands."""
         data = _data(message.encode() if isinstance(message, str) else message)
         if self._trusted:
             with contextlib.suppress(sqlite3.Error):
-                await self.board.told(data)
+                await self.board.execute(data)
             return
         key = data.get("key")
         given = key.encode() if isinstance(key, str) else b""
-        if hmac.compare_digest(given, self.board.key.encode()) and len(self.board.pages) < _MOST_PAGES:
+        if hmac.compare_digest(given, self.board.key.encode()) and len(self.board.pages) < _MAX_PAGES:
             self._trusted = True
             self.board.pages.add(self)
             self.tell(self.board.everything())
@@ -375,7 +375,7 @@ class Page(WebSocketHandler):
             self.close(4403, "This is not the instructor's key.")
 
     def on_close(self) -> None:
-        """Nobody is there to be told."""
+        """Forget this page."""
         self.board.pages.discard(self)
 
     def tell(self, text: str) -> None:
@@ -394,7 +394,7 @@ class Page(WebSocketHandler):
 
 
 def application(board: Board) -> Application:
-    """The addresses of the board."""
+    """Return the board's addresses and their handlers."""
     given = {"board": board}
     return Application(
         [

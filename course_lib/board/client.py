@@ -23,7 +23,7 @@ _HOST = re.compile(r"[A-Za-z0-9.\-]+|[0-9A-Fa-f:.]+")
 
 
 class AddressError(ValueError):
-    """This is not the address of a board; the message is one line."""
+    """A text that is not the address of a board; the message is one line."""
 
 
 class BoardAwayError(Exception):
@@ -40,7 +40,7 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class Address:
-    """Where a board is."""
+    """The address of a board."""
 
     secure: bool
     host: str

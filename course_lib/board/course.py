@@ -1,4 +1,4 @@
-"""What the board knows of the course: its tasks, their misconceptions, and the questions that ask for a prediction."""
+"""The part of the course that the board knows: tasks, their misconceptions, and questions with a prediction."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from course_lib.board.events import question_id
-from course_lib.outcome.syntax import parsed
 from course_lib.questions import Option, QuestionError, in_drawn_order, question_named
+from realranks.outcome.syntax import parsed
 
 
 @dataclass(frozen=True)
@@ -50,14 +50,14 @@ class BoardCourse:
     questions: tuple[Question, ...]
 
     def tasks(self) -> dict[str, BoardTask]:
-        """Every task by its name."""
+        """Return every task by its name."""
         return {task.name: task for lesson in self.lessons for task in lesson.tasks}
 
 
 def questions_in(notebook: Path) -> list[Question]:
-    """The questions of a notebook: its calls of `predict` with a lesson's question, or with words that are written out.
+    """Return the questions of a notebook: its calls of `predict`, with a lesson's question or with literal words.
 
-    A file that is no notebook has none. The answers are in the order in which learners see them.
+    A file that is not a notebook has none. The answers are in the order in which learners see them.
     """
     try:
         cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]

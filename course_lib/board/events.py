@@ -1,4 +1,4 @@
-"""What travels from a learner to the board: verdicts and votes, checked and limited. Pure data, for both sides.
+"""Events that travel from a learner to the board: verdicts and votes, checked and limited. Pure data, for both sides.
 
 An event names a task or a question, and what was said of it. The question itself does not travel, only its digest:
 the board knows the questions of the course, and what learners ask themselves stays with them.
@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 VERDICTS = ("wrong", "error", "deadlock", "pass")
 #: The limits of one request. The board's answer names every event in it, so it stays small too.
-MOST_EVENTS = 50
+MAX_EVENTS = 50
 LONGEST_BODY = 64 * 1024
 LONGEST_NAME = 40
-_MOST_MISCONCEPTIONS = 20
+_MAX_MISCONCEPTIONS = 20
 _ID = re.compile(r"[0-9a-f]{32}")
 _QUESTION = re.compile(r"[0-9a-f]{16}")
 _WORD = re.compile(r"[A-Za-z0-9_.\-]{1,80}")
@@ -29,7 +29,7 @@ _LONGEST_WAIT = 30 * 86400.0
 
 
 class MalformedEventError(ValueError):
-    """This is no event of the course; the message says why."""
+    """An event that is not one of the course; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,13 @@ class Event:
 
 
 def question_id(question: str, answers: Iterable[str]) -> str:
-    """The digest under which votes on this question travel."""
+    """Return the digest that stands for this question in votes."""
     text = json.dumps([question, list(answers)], ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def on_the_wire(event: Event, now: float) -> dict[str, object]:
-    """The event as JSON holds it. Clocks differ between machines: it says how long it has waited, not when it was."""
+    """Encode the event as JSON. Clocks differ between machines: it has the time it has waited, not when it was."""
     return {
         "id": event.id,
         "number": event.number,
@@ -75,7 +75,7 @@ def on_the_wire(event: Event, now: float) -> dict[str, object]:
 
 
 def from_the_wire(data: object, now: float) -> Event:
-    """The event that a learner's machine sent.
+    """Decode the event that a learner's machine sent.
 
     Raises:
         MalformedEventError: a part is missing, of another kind, or too long.
@@ -111,7 +111,7 @@ def _seconds(value: object) -> float:
 
 
 def _misconceptions(ids: object) -> tuple[str, ...]:
-    if not isinstance(ids, list) or len(ids) > _MOST_MISCONCEPTIONS:
+    if not isinstance(ids, list) or len(ids) > _MAX_MISCONCEPTIONS:
         raise MalformedEventError("no list of misconceptions")
     return tuple(_matching(_WORD, each, "misconception") for each in ids)
 
@@ -123,12 +123,12 @@ def _matching(pattern: re.Pattern[str], text: object, what: str) -> str:
 
 
 def is_token(text: object) -> bool:
-    """True for what `secrets.token_urlsafe(32)` makes: the learner's proof of being the one who has joined."""
+    """Return whether this looks like `secrets.token_urlsafe(32)`: the proof of being the learner who joined."""
     return isinstance(text, str) and _TOKEN.fullmatch(text) is not None
 
 
 def clean_name(text: object) -> str:
-    """A name as it may be shown: one line, of limited length, nothing invisible in it; empty where nothing is left.
+    """Return a name that can be shown: one line, of limited length, without invisible characters; '' if none is left.
 
     Whatever else is in it is text, which the page never reads as HTML.
     """

@@ -1,4 +1,4 @@
-"""What waits on a learner's disk for the board: the membership, and events that the board has not confirmed yet.
+"""The learner's outbox on disk: the membership, and events that the board has not confirmed yet.
 
 One small SQLite file in the learner's data folder, shared by all notebooks of the learner. An event is removed when
 the board has named it as kept, so nothing is lost while the board is away, and the board itself sees to it that
@@ -22,7 +22,7 @@ from course_lib.board.events import Event
 
 FILE_NAME = "board.sqlite"
 #: More than a learner does in a month; the oldest go first.
-MOST_WAITING = 5000
+MAX_WAITING = 5000
 #: A board that has not answered for so long was that of a workshop that is over.
 FORGOTTEN_AFTER = 14 * 86400.0
 ASKED, JOINED, LEFT, REFUSED = "asked", "joined", "left", "refused"
@@ -43,7 +43,7 @@ CREATE TABLE events (
 
 @dataclass(frozen=True)
 class Membership:
-    """Where the learner has joined.
+    """A learner's membership on a board.
 
     Attributes:
         token: the proof of being this learner; random, made on the learner's machine.
@@ -113,7 +113,7 @@ class Outbox:
             self._file.close()
 
     def membership(self) -> Membership | None:
-        """Where the learner has joined; None where never, or where the board has been silent for too long."""
+        """Return where the learner has joined; None without a board, or if it has been silent for too long."""
         columns = "address, code, name, token, state, why, heard"
         with self._lock:
             row = self._file.execute(f"SELECT {columns} FROM membership").fetchone()
@@ -140,7 +140,7 @@ class Outbox:
             self._file.execute(change, (state, why, time.time(), name, token))
 
     def leave(self) -> None:
-        """Nothing waits any more, and nothing will, until the learner joins again."""
+        """Drop what waits, and accept nothing until the learner joins again."""
         with self._lock, self._file:
             self._file.execute("DELETE FROM events")
             self._file.execute("UPDATE membership SET state = ?, token = '', code = ''", (LEFT,))
@@ -154,11 +154,11 @@ class Outbox:
                 row,
             )
             self._file.execute(
-                "DELETE FROM events WHERE number <= (SELECT MAX(number) FROM events) - ?", (MOST_WAITING,)
+                "DELETE FROM events WHERE number <= (SELECT MAX(number) FROM events) - ?", (MAX_WAITING,)
             )
 
     def first(self, most: int) -> list[Event]:
-        """The oldest of what waits."""
+        """Return the oldest waiting events."""
         columns = "id, number, kind, about, said, misconceptions, at"
         with self._lock:
             rows = self._file.execute(
@@ -170,11 +170,11 @@ class Outbox:
         ]
 
     def remove(self, ids: Iterable[str]) -> None:
-        """These have arrived."""
+        """Remove events that have arrived."""
         with self._lock, self._file:
             self._file.executemany("DELETE FROM events WHERE id = ?", [(each,) for each in ids])
 
     def count(self) -> int:
-        """How many wait."""
+        """Return the number of waiting events."""
         with self._lock:
             return int(self._file.execute("SELECT COUNT(*) FROM events").fetchone()[0])

@@ -59,7 +59,7 @@ class Room:
         self._questions = {question.id: question for question in self.course.questions}
 
     def knows(self, event: Event) -> bool:
-        """True where the event is about a task or a question of this course."""
+        """Return whether the event is about a task or a question of this course."""
         if event.kind == "verdict":
             return event.about in self._tasks
         question = self._questions.get(event.about)
@@ -105,7 +105,7 @@ class Room:
             votes.pop(learner, None)
 
     def free_name(self, name: str) -> str:
-        """The name, or with a number behind it if somebody in the room is called so already."""
+        """Return the name, with a number behind it if it is taken."""
         taken = {each.casefold() for each in self.names.values()}
         numbered = (f"{name or 'learner'} {number}" for number in itertools.count(2 if name else 1))
         return next(
@@ -113,7 +113,7 @@ class Room:
         )
 
     def question_data(self, question: str) -> dict[str, object]:
-        """What a page receives for a question: how many have voted, and for what once that is revealed."""
+        """Return a page's data of a question: the number of votes and, once it is revealed, their choices."""
         asked, votes = self._questions[question], self.votes.get(question, {})
         chosen = Counter(vote.answer for vote in votes.values())
         counts = [chosen[answer] for answer in range(len(asked.answers))]
@@ -127,6 +127,6 @@ class Room:
         }
 
     def cell_data(self, learner: int, task: str) -> list[object]:
-        """One learner at one task, as the page reads it."""
+        """Return a page's data of one learner at one task."""
         cell = self.cells[learner, task]
         return [learner, task, cell.passed, cell.since, cell.tries, cell.said, cell.misconceptions]

@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course_lib.board.client import Address, AddressError, BoardAwayError, Client, RefusedError, address_of
-from course_lib.board.events import MOST_EVENTS, clean_name, question_id
-from course_lib.board.outbox import ASKED, JOINED, LEFT, MOST_WAITING, REFUSED, Membership, Outbox
-from course_lib.own_files import data_folder
+from course_lib.board.events import MAX_EVENTS, clean_name, question_id
+from course_lib.board.outbox import ASKED, JOINED, LEFT, MAX_WAITING, REFUSED, Membership, Outbox
+from realranks.own_files import data_folder
 
 #: A room that answers at the same moment is spread a little, and what one learner does within it goes in one request.
 _PAUSE = 0.2
@@ -50,7 +50,7 @@ class Said:
 
 
 class Sender:
-    """What one kernel has to do with the board."""
+    """One kernel's connection to the board."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.outbox = Outbox(folder or data_folder())
@@ -68,11 +68,11 @@ class Sender:
         atexit.register(self.flush)
 
     def tell(self, kind: str, about: str, said: str, misconceptions: tuple[str, ...] = ()) -> None:
-        """Have this sent; returns at once."""
+        """Queue this to be sent; returns at once."""
         self._new.put(Said(kind, about, said, misconceptions, time.time()))
 
     def tell_vote(self, question: str, answers: Sequence[str], choice: str) -> None:
-        """The same for a prediction."""
+        """Queue a prediction to be sent."""
         self.tell("vote", question_id(question, answers), str(list(answers).index(choice)))
 
     def flush(self, seconds: float = _LAST_SECONDS) -> bool:
@@ -104,7 +104,7 @@ class Sender:
 
     @staticmethod
     def not_an_address(where: str) -> str:
-        """Why this is not the address of a board, in one line; empty for one."""
+        """Return why this is not the address of a board, in one line; '' for one."""
         try:
             address_of(where)
         except AddressError as error:
@@ -112,7 +112,7 @@ class Sender:
         return ""
 
     def join_at(self, where: str, code: str, name: str) -> str:
-        """`join` with the address as a learner types it; returns why the board refuses, empty where it does not."""
+        """Call `join` with the address as a learner types it; return why the board refuses, or ''."""
         try:
             self.join(address_of(where), code, name)
         except RefusedError as error:
@@ -120,21 +120,21 @@ class Sender:
         return ""
 
     def join_as_hub_says(self) -> None:
-        """Join where a hub has put that into the environment; an address that is none is told as trouble."""
-        if wish := hub_wish():
-            address, code, name = wish
+        """Join the board that a hub names in the environment; report an invalid address as trouble."""
+        if settings := hub_settings():
+            address, code, name = settings
             try:
                 self.join_from_hub(address_of(address), code, name)
             except AddressError as error:
                 self.trouble = f"{_HUBS_ADDRESS}: {error}"
 
     def join_from_hub(self, address: Address, code: str, name: str) -> None:
-        """Join as the hub says, in the background; whoever has left this board stays away."""
+        """Join as the hub says, in the background, unless the learner has left this board."""
         before = self.outbox.membership()
         same = before is not None and before.address == str(address)
         if same and before is not None and (before.state == LEFT or before.code == code):
             if before.state == REFUSED:
-                self.outbox.answered(before.token, state=ASKED)  # perhaps the board has been put right
+                self.outbox.answered(before.token, state=ASKED)  # perhaps the board works again
             return
         self.outbox.join(self._wanted(address, code, name))
         self._again()
@@ -186,11 +186,11 @@ class Sender:
                 todo.append(self._new.get(timeout=_WRITE_AGAIN if todo else None))
             while todo and self._written(todo[0]):
                 todo.popleft()
-            if len(todo) > MOST_WAITING:
+            if len(todo) > MAX_WAITING:
                 todo.popleft()
 
     def _written(self, item: Said | threading.Event) -> bool:
-        """Whether this is done with: on the disk, or not to be sent at all."""
+        """Return whether this item is done with: on the disk, or not to be sent at all."""
         if isinstance(item, threading.Event):
             item.set()
         elif item.kind:
@@ -236,12 +236,12 @@ class Sender:
             client.close()
 
     def _send_some(self, client: Client, membership: Membership) -> bool:
-        """One request; False where there is nothing to send."""
+        """Send one request; return False where there is nothing to send."""
         try:
             if membership.state == ASKED:
                 name = client.join(membership.code, membership.name, membership.token)
                 self.outbox.answered(membership.token, state=JOINED, name=name)
-            batch = self.outbox.first(MOST_EVENTS)
+            batch = self.outbox.first(MAX_EVENTS)
             if not batch:
                 return False
             now = self.outbox.membership()
@@ -256,12 +256,12 @@ class Sender:
 
 
 def _back_off(failures: int) -> float:
-    """Twice as long each time, and not for all learners the same: a board that comes back is not run over."""
+    """Return a delay that doubles and differs between learners, so that a board that restarts is not flooded."""
     longest = min(_LONGEST_BACK_OFF, _FIRST_BACK_OFF * 2.0 ** min(failures - 1, 10))
     return longest * random.uniform(0.5, 1.0)
 
 
-def hub_wish() -> tuple[str, str, str] | None:
-    """Address, code and name that a hub has put into the environment; None where it has not."""
+def hub_settings() -> tuple[str, str, str] | None:
+    """Return address, code and name that a hub has put into the environment; None without them."""
     address, code = os.environ.get(_HUBS_ADDRESS, ""), os.environ.get("DDP_COURSE_BOARD_CODE", "")
     return (address, code, os.environ.get("JUPYTERHUB_USER", "")) if address and code else None

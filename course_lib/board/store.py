@@ -18,7 +18,7 @@ from course_lib.board.events import Event
 
 FILE_NAME = "class-board.sqlite"
 #: A learner of a long workshop sends some hundreds. Whoever sends more than this fills disks.
-MOST_PER_LEARNER = 20_000
+MAX_PER_LEARNER = 20_000
 _LETTERS = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"  # none that is read as another
 _CODE_LENGTH = 8
 _VERSION = 1
@@ -58,7 +58,7 @@ class Member:
 
 
 def digest_of(token: str) -> str:
-    """What the store keeps of a token."""
+    """Return the digest of a token, which the store keeps instead of it."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
@@ -95,7 +95,7 @@ class Store:
         self._file.close()
 
     def setting(self, name: str) -> str:
-        """A setting, empty where it was never made."""
+        """Return a setting; '' where it was never made."""
         row = self._file.execute("SELECT value FROM settings WHERE name = ?", (name,)).fetchone()
         return str(row[0]) if row else ""
 
@@ -105,26 +105,26 @@ class Store:
             self._file.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, value))
 
     def code(self, *, new: bool = False) -> str:
-        """What learners need for joining; the same after a restart."""
+        """Return what learners need for joining; the same after a restart."""
         if new or not self.setting("code"):
             self.set("code", "".join(secrets.choice(_LETTERS) for _ in range(_CODE_LENGTH)))
         return self.setting("code")
 
     def key(self) -> str:
-        """What the instructor needs for viewing; the same after a restart."""
+        """Return what the instructor needs for viewing; the same after a restart."""
         if not self.setting("key"):
             self.set("key", secrets.token_urlsafe(24))
         return self.setting("key")
 
     def members(self) -> list[Member]:
-        """Everybody who has joined."""
+        """Return everybody who has joined."""
         return [
             Member(*row)
             for row in self._file.execute("SELECT learner, name, token FROM learners ORDER BY learner")
         ]
 
     def join(self, name: str, token: str) -> Member:
-        """A new learner, or who has joined with this token before, under the name of then."""
+        """Add a learner, or return the one who joined with this token before, under the former name."""
         digest = digest_of(token)
         with self._file:
             self._file.execute("INSERT OR IGNORE INTO learners (name, token) VALUES (?, ?)", (name, digest))
@@ -167,11 +167,11 @@ class Store:
         return self._file.execute(insert, (*row, learner)).rowcount == 1
 
     def counts(self) -> dict[int, int]:
-        """How many events each learner has sent."""
+        """Return how many events each learner has sent."""
         return dict(self._file.execute("SELECT learner, COUNT(*) FROM events GROUP BY learner"))
 
     def events(self) -> list[tuple[int, Event]]:
-        """Everything that was kept, in the order in which it came."""
+        """Return all events, in the order in which they came."""
         columns = "learner, id, number, kind, about, said, misconceptions, at"
         return [
             (learner, Event(id_, number, kind, about, said, tuple(ids.split()), at))
@@ -181,7 +181,7 @@ class Store:
         ]
 
     def revealed(self) -> Sequence[str]:
-        """The questions whose votes the instructor has revealed."""
+        """Return the questions whose votes the instructor has revealed."""
         return [row[0] for row in self._file.execute("SELECT question FROM revealed")]
 
     def reveal(self, question: str, *, on: bool) -> None:

@@ -18,7 +18,7 @@ from course_lib.board.course import BoardCourse, BoardLesson, BoardTask, questio
 from course_lib.board.store import FILE_NAME, Store, StoreError
 from course_lib.cli.root import course_root
 from course_lib.notebook.course_map import lessons
-from course_lib.own_files import data_folder
+from realranks.own_files import data_folder
 
 LOOPBACK = "127.0.0.1"
 
@@ -76,7 +76,7 @@ def board(
 
 
 def course_of(root: Path, also: list[Path]) -> BoardCourse:
-    """What the board has to know of the course in this folder."""
+    """Describe the course in this folder for the board."""
     shown = tuple(
         BoardLesson(
             lesson.stem,
@@ -93,7 +93,8 @@ def course_of(root: Path, also: list[Path]) -> BoardCourse:
         for lesson in lessons(root / "notebooks")
     )
     files = [*sorted((root / "notebooks").glob("*.ipynb")), *also]
-    return BoardCourse(shown, tuple(question for path in files for question in questions_in(path)))
+    asked = {question.id: question for path in reversed(files) for question in reversed(questions_in(path))}
+    return BoardCourse(shown, tuple(reversed(asked.values())))
 
 
 async def _serve(
@@ -124,7 +125,7 @@ async def _serve(
 
 
 def _tell(serving: Serving, host: str, address: str) -> None:
-    """What the instructor has to know, on the terminal."""
+    """Print what the instructor has to know."""
     board, port = serving.board, serving.port
     own = host if host not in ("0.0.0.0", "::") else _own_address()
     there = address or f"http://{f'[{own}]' if ':' in own else own}:{port}"
@@ -158,7 +159,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _own_address() -> str:
-    """The address under which this machine reaches others; nothing is sent for it."""
+    """Return the address under which this machine reaches others; nothing is sent for it."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))

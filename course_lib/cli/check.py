@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from course_lib.cli.progress_display import progress_bar
 from course_lib.cli.root import course_root
 from course_lib.cli.watch import Keyboard, Screen, keep_watching
 from course_lib.grading.check import Checker, CheckError, files_of
@@ -20,8 +19,9 @@ from course_lib.grading.verdict import Verdict
 from course_lib.grading.watched import Watched
 from course_lib.learner.news import news
 from course_lib.learner.place import learner_folder
-from course_lib.ranks.kernel.gang import GangError, LaunchError
 from course_lib.tasks import UnknownTaskError, find_task
+from realranks.cli.progress_display import progress_bar
+from realranks.ranks.kernel.gang import GangError, LaunchError
 
 
 def check(
@@ -115,7 +115,7 @@ def _tell(progress: Progress | None) -> None:
 
 
 def exercises() -> tuple[Path, set[Path]]:
-    """Where the learner's answers are, and the new versions there that they have not begun to fill in."""
+    """Return the folder of the learner's answers, and the new versions there that are not filled in yet."""
     root = course_root()
     copy = learner_folder(root)
     if not (copy / "exercises").is_dir():

@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from course_lib.cli.progress_display import progress_bar
 from course_lib.grading.cells import SUFFIXES
 from course_lib.grading.classroom import gradebook
 from course_lib.grading.classroom.batch import ClassReport, Learner, grade_class
@@ -21,12 +20,13 @@ from course_lib.grading.classroom.results import FILE_NAME, Results, ResultsErro
 from course_lib.grading.classroom.submissions import NoSubmissionsError, read_submissions
 from course_lib.grading.plain_text import one_line
 from course_lib.grading.terminal import console
-from course_lib.own_files import NotOurFileError, check_ours, remember
 from course_lib.tasks import Task, UnknownTaskError, all_tasks, find_task
-from course_lib.versions import versions_line
+from realranks.cli.progress_display import progress_bar
+from realranks.own_files import NotOurFileError, check_ours, remember
+from realranks.versions import versions_line
 
 #: A terminal has room for the words of so many tasks beside each other.
-MOST_COLUMNS = 6
+MAX_COLUMNS = 6
 
 
 def grade(
@@ -111,7 +111,7 @@ def grade(
 
 
 def _assigned(lessons: list[str], names: list[str]) -> tuple[Task, ...] | None:
-    """The tasks that are meant, in the course's order; None where none is named. Exits where a name is wrong."""
+    """Return the named tasks in the course's order; None if none is named. Exits if a name is wrong."""
     try:
         meant = {find_task(name).name for name in names}
     except UnknownTaskError as error:
@@ -179,7 +179,7 @@ def _write(
 def _print(report: ClassReport) -> None:
     screen = console()
     screen.print(_table(report))
-    if len(report.tasks) > MOST_COLUMNS:
+    if len(report.tasks) > MAX_COLUMNS:
         screen.print(
             "A sign for each task, in the course's order: "
             + ", ".join(f"{s} {name}" for name, s in SIGNS.items())
@@ -199,8 +199,8 @@ def _print(report: ClassReport) -> None:
 
 
 def _table(report: ClassReport) -> Table:
-    """A column for each task; for many tasks, one for each lesson with a sign for each of its tasks."""
-    if len(report.tasks) > MOST_COLUMNS:
+    """Build the table: a column for each task or, for many tasks, one per lesson with a sign for each of its tasks."""
+    if len(report.tasks) > MAX_COLUMNS:
         return _signs(report)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("learner")
@@ -234,7 +234,7 @@ def _signs(report: ClassReport) -> Table:
 
 
 def _remarks(learner: Learner) -> Iterator[str]:
-    """What to say of a learner beside the table."""
+    """Yield remarks about a learner to print beside the table."""
     yield from learner.problems
     for name, entry in learner.entries.items():
         if entry.problem:

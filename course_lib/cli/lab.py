@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -73,7 +74,7 @@ def lab(
     if importlib.util.find_spec("jupyterlab") is None:
         typer.echo(
             f"Your copy of the course is in {folder}. To open it here, JupyterLab is missing: "
-            "pip install 'ddp-course[lab]', or with uv: uvx 'ddp-course[lab]' lab.",
+            f"{shlex.quote(sys.executable)} -m pip install 'jupyterlab>=4,<5'",
             err=True,
         )
         raise typer.Exit(2)
@@ -86,13 +87,13 @@ def lab(
 
 
 def up_to_date_copy(course: Path) -> Path:
-    """The learner's copy with all that the course has; says what has changed in it.
+    """Bring the learner's copy up to date with the course, and print what has changed in it.
 
-    What cannot be brought up to date is opened as it is. Exits where there is no copy and none can be made.
+    A copy that cannot be brought up to date is opened as it is. Exits if there is no copy and none can be made.
     """
     folder = learner_folder(course)
     try:
-        for line in told(folder, update(folder, course)):
+        for line in update_lines(folder, update(folder, course)):
             typer.echo(line, err=True)
     except (CopyError, CourseError) as error:
         if not (folder / INDEX).is_file():
@@ -103,8 +104,8 @@ def up_to_date_copy(course: Path) -> Path:
     return folder
 
 
-def told(folder: Path, done: Updated) -> Iterator[str]:
-    """What a learner should know about an update, one line each."""
+def update_lines(folder: Path, done: Updated) -> Iterator[str]:
+    """Yield what a learner should know about an update, one line each."""
     if done.new:
         yield f"Your copy of the course is in {folder}. Change in it what you like."
     of_course = [change for change in done.changes if change.act is Act.REPLACE]
@@ -125,5 +126,5 @@ def told(folder: Path, done: Updated) -> Iterator[str]:
 
 
 def _listed(paths: Sequence[str]) -> str:
-    """These files, or how many they are."""
+    """List these files, or give their number if there are many."""
     return ", ".join(paths) if len(paths) <= 6 else f"{len(paths)} files"

@@ -31,7 +31,7 @@ app = typer.Typer(
 
 @app.callback()
 def progress(context: typer.Context) -> None:
-    """Your progress: show it (the default), export it, import it, begin anew."""
+    """Show your progress (the default), export it, import it, or begin anew."""
     if context.invoked_subcommand is None:
         show()
 
@@ -40,13 +40,13 @@ def progress(context: typer.Context) -> None:
 def show(
     lesson: Annotated[str, typer.Argument(help="One lesson, as in 03; left out: all of them.")] = "",
 ) -> None:
-    """The course map: what you have passed, how long it took, what is next."""
+    """Show the course map: what you have passed, how long it took, what is next."""
     shown = tuple(each for each in lessons() if each.stem.startswith(lesson))
     if not shown:
         _fail(f"There is no lesson {lesson!r}; `ddp-course progress` shows all of them.")
     log = Progress()
     names = {task.name for each in shown for task in each.tasks}
-    known = {name: told for name, told in log.all().items() if not lesson or name in names}
+    known = {name: progress_of for name, progress_of in log.all().items() if not lesson or name in names}
     course = find_course()
     newer = newer_versions(learner_folder(course)) if course is not None else []
     typer.echo("\n".join([text_map(shown, known), *newer]))

@@ -53,6 +53,7 @@ def reset(
         else:
             kept = f" Your old one is {change.kept}." if change.kept else ""
             typer.echo(f"{path} is as the course gives it.{kept}")
+        # Answers are work: exercises are put back only if they are named.
         beside = f"exercises/{PurePosixPath(path).name}"
         if path.startswith("notebooks/") and beside in files and beside not in paths:
             typer.echo(f"Your exercises stay as they are: ddp-course reset {beside.removesuffix('.ipynb')}")

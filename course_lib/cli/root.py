@@ -1,4 +1,4 @@
-"""Where the course's own folder is."""
+"""The course's own folder."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def course_root() -> Path:
 
 
 def find_course() -> Path | None:
-    """See `course_root`; None where it would exit."""
+    """Find the course's folder like `course_root`, but return None if there is none."""
     checkouts = (folder for folder in (Path.cwd(), *Path.cwd().parents) if is_checkout(folder))
     return next(checkouts, None) or course_folder()

@@ -20,11 +20,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from course_lib.cli.progress_display import spinner
 from course_lib.grading.plain_text import plain
 from course_lib.grading.terminal import shown, shown_hint
 from course_lib.grading.verdict import Verdict
 from course_lib.grading.watched import Exercise, Watched
+from realranks.cli.progress_display import spinner
 
 #: How often files are looked at.
 SECONDS = 0.5
@@ -65,7 +65,7 @@ class Keyboard:
                 termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._before)
 
     def typed(self, seconds: float) -> str:
-        """The keys that have been pressed, waited for at most so long; `END` where the terminal is gone."""
+        """Wait at most this long for keys, and return those pressed; `END` if the terminal is gone."""
         if not self.there:
             self._never.wait(seconds)
             return ""
@@ -79,7 +79,7 @@ class Keyboard:
 
 
 class Screen:
-    """What is shown of the exercises, and what each key does."""
+    """The display of the exercises, with the action of each key."""
 
     def __init__(
         self, watched: Watched, console: Console, suspect: str, problems: list[str], *, keys: bool

@@ -11,7 +11,7 @@ import `tasks` and below, never the notebook. This package itself imports none o
 
 from __future__ import annotations
 
-from course_lib.ranks.server.preload import preload_also
+from realranks.ranks.server.preload import preload_also
 
 #: What runs around an answer inside each rank; forkservers that start from now on have it loaded.
 HARNESS = f"{__name__}.loaded_early"

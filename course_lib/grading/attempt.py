@@ -14,16 +14,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from course_lib.doctor import explained
 from course_lib.grading import harness
 from course_lib.grading.gangs import Gangs
 from course_lib.grading.process_limits import OverLimitError, ProcessLimits
-from course_lib.outcome.fold import fold, table
-from course_lib.outcome.outcome import Kind, Outcome
-from course_lib.ranks.kernel.gang import Gang, GangError
 from course_lib.tasks.task import Task, Trial
+from realranks.doctor import with_diagnosis
+from realranks.outcome.fold import fold, table
+from realranks.outcome.outcome import Kind, Outcome
+from realranks.ranks.kernel.gang import Gang, GangError
 
-#: Who is told how many trials are done, and of how many.
+#: Receives the number of trials that are done, and of all.
 Tell = Callable[[int, int], None]
 _PRINTED = 2000
 #: All calls of an answer together may take this many times as long as one.
@@ -35,7 +35,7 @@ _QUESTIONS = 20
 
 
 class End(enum.Enum):
-    """How running an answer ended."""
+    """The ways in which running an answer ends."""
 
     COMPLETE = enum.auto()
     STUB = enum.auto()  # nothing has been written yet
@@ -44,13 +44,13 @@ class End(enum.Enum):
     BROKE = enum.auto()  # raised, died or hung: see the outcome
     LOST = enum.auto()  # a rank ended between two calls
     OVER_LIMIT = enum.auto()
-    UNREADABLE = enum.auto()  # what the ranks sent is no observation
+    UNREADABLE = enum.auto()  # what the ranks sent is not an observation
     FORGED = enum.auto()  # a rank answered twice: the answer has spoken in its name
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What running an answer gave.
+    """The result of running an answer.
 
     Attributes:
         trials: those that went through, oracle included. printed: what the answer printed in each of them.
@@ -128,7 +128,7 @@ class _Question:
 
 
 def _plan(task: Task, seeds: Sequence[int], gang: Gang) -> dict[int, list[_Question]]:
-    """The questions for each world size; a case in which rounding decides is drawn again, the same way every time."""
+    """Return the questions for each world size; where rounding decides, draw again, the same way every time."""
     places = [(size, seed) for size in task.world_sizes for seed in seeds]
     plan = [
         _Place(size, seed, number, case)
@@ -137,13 +137,15 @@ def _plan(task: Task, seeds: Sequence[int], gang: Gang) -> dict[int, list[_Quest
     ]
     if type(task).oracle is not Task.oracle:
         for draw in range(1, _DRAWS + 1):
-            unsteady = _ask_oracle(task, [place for place in plan if not place.steady], gang)
-            if not unsteady:
+            ill_conditioned = _ask_oracle(task, [place for place in plan if not place.well_conditioned], gang)
+            if not ill_conditioned:
                 break
-            for place in unsteady:
+            for place in ill_conditioned:
                 place.case = _cases(task, place.world_size, place.seed, draw)[place.number]
         else:
-            raise RuntimeError(f"The oracle of {task.name} is not steady, whatever is drawn: {plan[0].case}")
+            raise RuntimeError(
+                f"The oracle of {task.name} is ill-conditioned, whatever is drawn: {plan[0].case}"
+            )
     questions: dict[int, list[_Question]] = {size: [] for size in task.world_sizes}
     for place in plan:
         questions[place.world_size].append(_Question(place.case, place.oracle))
@@ -159,7 +161,7 @@ class _Place:
     number: int
     case: Mapping[str, object]
     oracle: object = None
-    steady: bool = False
+    well_conditioned: bool = False
 
 
 def _cases(task: Task, world_size: int, seed: int, draw: int = 0) -> list[Mapping[str, object]]:
@@ -168,11 +170,11 @@ def _cases(task: Task, world_size: int, seed: int, draw: int = 0) -> list[Mappin
 
 
 def _ask_oracle(task: Task, places: list[_Place], gang: Gang) -> list[_Place]:
-    """Have rank 0 of a gang in which no answer has run yet say what is right; returns places that are not steady."""
+    """Let rank 0 of a gang without answers compute the oracles; return the ill-conditioned places."""
     for start in range(0, len(places), _QUESTIONS):
         _ask_some(task, places[start : start + _QUESTIONS], gang)
     gang.call(_payload(harness.forget), only=(0,))
-    return [place for place in places if not place.steady]
+    return [place for place in places if not place.well_conditioned]
 
 
 def _ask_some(task: Task, places: list[_Place], gang: Gang) -> None:
@@ -183,8 +185,8 @@ def _ask_some(task: Task, places: list[_Place], gang: Gang) -> None:
         raise KeyboardInterrupt
     if outcome.kind is not Kind.OK:
         raise RuntimeError(f"The oracle of {task.name} failed:\n{outcome!r}")
-    for place, (oracle, steady) in zip(places, json.loads(pickled_text(outcome.raw_values[0])), strict=True):
-        place.oracle, place.steady = oracle, steady
+    for place, (oracle, sound) in zip(places, json.loads(pickled_text(outcome.raw_values[0])), strict=True):
+        place.oracle, place.well_conditioned = oracle, sound
 
 
 @dataclass
@@ -196,7 +198,7 @@ class Clock:
     used: float = 0.0
 
     def limit(self) -> tuple[float, str]:
-        """Seconds for the next call, and how this limit is called."""
+        """Return the seconds for the next call, and the name of this limit."""
         left = self.in_all - self.used
         if left < self.a_call:
             return max(0.2, left), f"{self.in_all:g} s in all"
@@ -248,19 +250,19 @@ class AskedRanks:
         if outcome.interrupted:
             raise KeyboardInterrupt
         if outcome.kind is not Kind.OK:
-            raise EndedError(End.BROKE, called, explained(outcome))
+            raise EndedError(End.BROKE, called, with_diagnosis(outcome))
         return outcome
 
 
 def _payload(function: Callable[..., object], *arguments: object) -> bytes:
-    """A call as a rank reads it."""
+    """Encode a call as a rank reads it."""
     import cloudpickle
 
     return bytes(cloudpickle.dumps((function, arguments, [])))
 
 
 def pickled_text(blob: bytes) -> str:
-    """The string in a pickle of a string, read without running it as pickle.loads would."""
+    """Return the string in a pickle of a string, without running it as pickle.loads would."""
     opcodes = [(code.name, argument) for code, argument, _ in pickletools.genops(blob)]
     strings = [argument for name, argument in opcodes if "UNICODE" in name]
     allowed = {"PROTO", "FRAME", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "MEMOIZE", "STOP"}
@@ -270,7 +272,7 @@ def pickled_text(blob: bytes) -> str:
 
 
 def _observations(answers: Mapping[int, object], first: bool) -> tuple[dict[int, object], dict[int, str]]:
-    """By rank, what was seen, or what the answer gave instead of something of the kind asked for.
+    """Return by rank what was seen, or what the answer gave instead of the kind of value asked for.
 
     Raises:
         EndedError: there is nothing to see.

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from course_lib.learner.course import course_folder
-from course_lib.outcome.syntax import parsed
 from course_lib.tasks import Task, UnknownTaskError, find_task
+from realranks.outcome.syntax import parsed
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -54,7 +54,7 @@ class TaskCell:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a file holds: its task cells in order, and what is wrong with it.
+    """The contents of a file: its task cells in order, and its problems.
 
     Attributes:
         unreadable: what it holds is not known; not the same as a file in which nothing is answered.
@@ -66,19 +66,19 @@ class Reading:
 
 
 def complaint(file: str, problem: str) -> str:
-    """A problem of `Reading` as a sentence that begins with the file's name."""
+    """Return a problem of `Reading` as a sentence that begins with the file's name."""
     separator = ", " if problem.startswith(("cell ", "line ")) else " "
     return f"{file}{separator}{problem}" + ("" if problem.endswith((".", "?")) else ".")
 
 
 def shown_path(file: Path) -> str:
-    """A file's path from the current folder, where it is below it; the whole path otherwise."""
+    """Return a file's path relative to the current folder, where it is below it; else the whole path."""
     near = os.path.relpath(file)
     return near if not near.startswith(os.pardir) else str(file)
 
 
 def answer_in_file(task: Task, folder: Path) -> TaskCell | None:
-    """The answer to a task whose answer is a whole script, which lies below this folder; None where it does not.
+    """Return the answer to a task whose answer is a whole script below this folder; None where it is not.
 
     The line that names the task is the file's first one, and may be missing.
     """
@@ -95,20 +95,20 @@ def answer_in_file(task: Task, folder: Path) -> TaskCell | None:
 
 
 def handed_out(task: Task) -> str | None:
-    """The script that learners are given to repair; None for other tasks, and where the course's folder is not here."""
+    """Return the script that learners are given to repair; None for other tasks, or without the course's folder."""
     course = course_folder()
     found = answer_in_file(task, course / "exercises") if task.script and course is not None else None
     return found.source if found is not None else None
 
 
 def is_untouched(task: Task, source: str) -> bool:
-    """True for a script in which no code has been changed; comments and empty lines are no answer."""
+    """Return whether no code of a script has been changed; comments and empty lines are not an answer."""
     given = handed_out(task)
     return given is not None and ast.dump(parsed(given)) == ast.dump(parsed(source))
 
 
 def has_code(source: str) -> bool:
-    """False for what consists of comments and empty lines."""
+    """Return whether there is more than comments and empty lines."""
     return any(line.strip() and not line.lstrip().startswith("#") for line in source.splitlines())
 
 
@@ -117,7 +117,7 @@ class _Unreadable(Exception):
 
 
 def read_cells(path: Path) -> Reading:
-    """The task cells of a notebook (`.ipynb`) or script (`.py`)."""
+    """Read the task cells of a notebook (`.ipynb`) or script (`.py`)."""
     try:
         text = _text(path)
         found = list(_script_cells(text) if path.suffix == ".py" else _notebook_cells(text))
@@ -140,7 +140,7 @@ class _NoTaskError(Exception):
 
 
 def _task_cell(path: Path, place: str, first_line: int, source: str) -> TaskCell:
-    """The answer in a cell; where a notebook's cell has no code, the one in the task's file."""
+    """Return the answer in a cell; where a notebook's cell has no code, the one in the task's file."""
     if not source.startswith("%%task"):
         raise _NoTaskError("%%task is not in its first line")
     if len(source) > MAX_SOURCE:
@@ -160,7 +160,7 @@ def _task_cell(path: Path, place: str, first_line: int, source: str) -> TaskCell
 
 
 def is_task_script(path: Path) -> bool:
-    """True for a script that holds task cells; other scripts are none of the grader's business."""
+    """Return whether a script holds task cells; the grader ignores other scripts."""
     try:
         return any(True for _ in _script_cells(_text(path)))
     except _Unreadable:
@@ -190,7 +190,7 @@ def _text(path: Path) -> str:
 
 
 def _script_cells(text: str) -> Iterator[tuple[str, int, str]]:
-    """Cells of a percent script that begin with `# %%task`; a `# %%` of any kind ends them."""
+    """Yield cells of a percent script that begin with `# %%task`; a `# %%` of any kind ends them."""
     lines = text.split("\n")
     starts = [(number, match) for number, line in enumerate(lines) if (match := _SCRIPT_CELL.match(line))]
     ends = [*(number for number, _ in starts[1:]), len(lines)]
@@ -217,7 +217,7 @@ def _notebook_cells(text: str) -> Iterator[tuple[str, int, str]]:
 
 
 def _cell_magic(source: str) -> tuple[str, str, str] | None:
-    """The magic's name, its line and its body, as IPython reads a cell; None where it reads no magic.
+    """Return the magic's name, its line and its body, as IPython reads a cell; None without a magic.
 
     IPython passes over empty lines above a magic, takes away an indentation that all lines have, and prompts that were
     copied along.
@@ -236,7 +236,7 @@ def _cell_magic(source: str) -> tuple[str, str, str] | None:
 
 
 def _code_of(notebook: NotebookNode) -> Iterator[str]:
-    """The source of each cell; empty for what is no code."""
+    """Yield the source of each cell; '' for cells without code."""
     for cell in notebook.get("cells", ()):
         source = cell.get("source", "") if isinstance(cell, dict) else ""
         is_code = isinstance(cell, dict) and cell.get("cell_type") == "code"
@@ -244,7 +244,7 @@ def _code_of(notebook: NotebookNode) -> Iterator[str]:
 
 
 def _notebook(text: str) -> NotebookNode:
-    """The notebook in today's format, without its outputs: they may be large, broken or both, and are not read."""
+    """Read the notebook in today's format, without its outputs, which may be large or broken."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
@@ -272,12 +272,12 @@ def _notebook(text: str) -> NotebookNode:
 
 
 def _without_outputs(cell: object) -> dict[str, object]:
-    """The cell; an empty one for what is no cell, so that the others keep their numbers."""
+    """Return the cell; an empty one for what is not a cell, so that the others keep their numbers."""
     if not isinstance(cell, dict) or not isinstance(cell.get("cell_type"), str):
         return {"cell_type": "raw", "metadata": {}, "source": ""}
     return {"metadata": {}, **cell, **({"outputs": []} if cell["cell_type"] == "code" else {})}
 
 
 def notebooks_below(folder: Path) -> list[Path]:
-    """The notebooks in a folder itself, in order."""
+    """Return the notebooks in a folder itself, in order."""
     return sorted(path for path in folder.glob("*.ipynb") if os.path.isfile(path))

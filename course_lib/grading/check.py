@@ -13,11 +13,11 @@ from course_lib.grading.verdict import Verdict
 
 
 class CheckError(Exception):
-    """What is to be checked is not there; the message is one line."""
+    """Something to be checked is missing; the message is one line."""
 
 
 def files_of(paths: Sequence[Path]) -> list[Path]:
-    """The files that these paths mean; a folder means the notebooks in it.
+    """Return the files that these paths mean; a folder means the notebooks in it.
 
     Raises:
         CheckError: a path that is not there, or means nothing that could be checked.
@@ -68,7 +68,7 @@ class Checker:
         for number, (file, cell) in enumerate(todo, start=1):
             verdict = grade(cell.task, cell.source, first_line=cell.first_line, seed=cell.seed)
             if self.progress is not None:
-                self.progress.judged(verdict)
+                self.progress.record(verdict)
             self.show(verdict, f"{shown_path(file)}, {cell.place}")
             self.tell(number, len(todo))
             good = good and verdict.passed

@@ -1,8 +1,8 @@
-"""Limits that a rank puts on itself before an answer runs in it: a guard against accidents.
+"""Limits that a rank puts on itself before an answer runs in it.
 
-A limit that the system enforces for each process (address space, file size, no core dumps), and a budget of forks that
-a rank shares with all its children. What is not caught here is caught from outside (`process_limits`). Called in the
-rank only.
+A limit that the system enforces for each process (address space, file size, no core dumps), a budget of forks that a
+rank shares with all its children, and, where the kernel has it, what it may touch (`landlock`). What is not caught here
+is caught from outside (`process_limits`). Called in the rank only.
 """
 
 from __future__ import annotations
@@ -14,6 +14,11 @@ import os
 import resource
 import tempfile
 from collections.abc import Callable
+from pathlib import Path
+
+from course_lib.grading import landlock
+from course_lib.learner.course import course_folder
+from course_lib.syllabus import all_lessons
 
 MEMORY_BYTES = 1 << 30
 FILE_BYTES = 64 << 20
@@ -32,10 +37,19 @@ def confine(folder: str) -> None:
     if used is not None:
         _limit(resource.RLIMIT_AS, used + MEMORY_BYTES)
     _count_forks()
+    # The folder around it is the answer's, too: each number of ranks has its own in there.
+    landlock.restrict(Path(folder).parent, _secrets())
+
+
+def _secrets() -> list[Path]:
+    """Return the files that hold right answers."""
+    course = course_folder()
+    found = [course / name for name in ("solutions", "tests")] if course else []
+    return found + [each.folder / name for each in all_lessons() for name in ("answers", "exercises.py")]
 
 
 def forget_forks() -> None:
-    """A new call of the answer begins: workers of a data loader in the last one are no storm."""
+    """Begin a new call of the answer: workers of a data loader in the last one do not count."""
     _forks[:4] = bytes(4)
 
 
@@ -45,7 +59,7 @@ def _limit(which: int, most: int) -> None:
 
 
 def _address_space() -> int | None:
-    """What the process has mapped already (a CUDA build of torch maps tens of gigabytes); None where unknown."""
+    """Return the bytes already mapped (a CUDA build of torch maps tens of gigabytes); None where unknown."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[0]) * mmap.PAGESIZE

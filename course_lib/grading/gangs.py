@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 
-from course_lib.ranks.kernel.gang import Gang, GangError, LaunchError
+from realranks.ranks.kernel.gang import Gang, GangError, LaunchError
 
 
 class Gangs:
@@ -18,7 +18,7 @@ class Gangs:
     def __init__(
         self, world_sizes: Sequence[int], backend: str, folder: str, *, launchers: bool = False
     ) -> None:
-        """With `launchers`, each gang is one process without a group, which is to start as many ranks itself."""
+        """Plan the gangs; with `launchers`, each is one process without a group, which starts the ranks itself."""
         self.world_sizes = tuple(world_sizes)
         self.launchers = launchers
         self.backend = backend
@@ -26,7 +26,6 @@ class Gangs:
         self._begun: list[Gang] = []
 
     def __enter__(self) -> Gangs:
-        """Nothing is started yet."""
         return self
 
     def __exit__(
@@ -39,7 +38,7 @@ class Gangs:
             gang.reap()
 
     def each(self) -> Iterator[tuple[int, Gang, str]]:
-        """World sizes in order, with the gang and its working folder; the one before is stopped.
+        """Yield world sizes in order, with the gang and its working folder; the one before is stopped.
 
         Raises:
             GangError, LaunchError: the ranks could not be started. KeyboardInterrupt: the stop button was pressed.
@@ -55,14 +54,14 @@ class Gangs:
         return os.path.join(self.folder, f"{world_size}")
 
     def _begin(self, world_size: int) -> Gang | None:
-        """A gang that is starting; None where it could not even begin: then it is tried again when it is needed."""
+        """Begin to start a gang; None where that failed: then it is tried again when the gang is needed."""
         try:
             return self._started(world_size)
         except (GangError, LaunchError):
             return None
 
     def _ready(self, gang: Gang | None, world_size: int) -> Gang:
-        """The gang, ready; a new one if need be: an answer may have killed the process that starts ranks."""
+        """Return the gang, ready; a new one if need be: an answer may have killed the process that starts ranks."""
         if gang is not None:
             try:
                 gang.wait_ready()

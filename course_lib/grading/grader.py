@@ -62,7 +62,7 @@ def grade(
 
 
 def seed_of(name: str, source: str) -> int:
-    """A seed that belongs to this answer."""
+    """Return a seed that belongs to this answer."""
     lines = "\n".join(line.rstrip() for line in source.strip().splitlines())
     return (
         int.from_bytes(hashlib.sha256(f"{name}\n{lines}".encode(errors="replace")).digest()[:3], "big")

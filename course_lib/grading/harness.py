@@ -12,16 +12,17 @@ the answer from elsewhere.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
 from collections.abc import Callable, Mapping
 
 from course_lib.grading.confine import confine, forget_forks
-from course_lib.outcome.syntax import CELL_PREFIX, compile_cell, remember_cell
 from course_lib.tasks.catalogue import find_task
 from course_lib.tasks.precision import agree, in_float64
 from course_lib.tasks.task import Task, WrongKind
+from realranks.outcome.syntax import CELL_PREFIX, compile_cell, remember_cell
 
 #: How the answer's lines are called in tracebacks and verdicts.
 LABEL = "your answer"
@@ -40,10 +41,20 @@ def load(source: str, first_line: int, folder: str) -> str:
     compiled = compile_cell(source, LABEL, first_line)
     remember_cell(source, LABEL, first_line)
     space = sys.modules["__main__"].__dict__
+    space["hash"] = functools.partial(_salted_hash, os.environ["RANK"])
     exec(compiled.statements, space)
     if compiled.value is not None:
         eval(compiled.value, space)
     return _dumps({"loaded": True})
+
+
+def _salted_hash(rank: str, value: object) -> int:
+    """Hash as ranks started by torchrun do: texts and bytes differ. Forked ranks share one salt."""
+    if isinstance(value, str | bytes):
+        return hash((rank, value))
+    if isinstance(value, tuple | frozenset):
+        return hash(type(value)(_salted_hash(rank, item) for item in value))
+    return hash(value)
 
 
 def keep_script(source: str, first_line: int, folder: str, task_name: str) -> str:
@@ -76,7 +87,7 @@ def run_trial(task_name: str, case: str) -> str:
 
 
 def sign_off() -> str:
-    """The last job on a gang: every reply to an earlier one has come before this one's."""
+    """End the jobs of a gang: every reply to an earlier job arrives before this one's."""
     return _dumps({})
 
 
@@ -96,7 +107,7 @@ def _noticing_stubs(function: Callable[..., object]) -> Callable[..., object]:
 
 
 def _raised_by_answer(error: BaseException) -> bool:
-    """True when the learner's own line raised it; torch has NotImplementedErrors of its own."""
+    """Return whether the learner's own line raised it; torch has NotImplementedErrors of its own."""
     tb = error.__traceback__
     while tb is not None and tb.tb_next is not None:
         tb = tb.tb_next
@@ -104,7 +115,7 @@ def _raised_by_answer(error: BaseException) -> bool:
 
 
 def run_oracle(task_name: str, cases: str) -> str:
-    """The oracle's answer to each `[world_size, case]`, in order, and whether it is steady; as JSON.
+    """Return the oracle's answer to each `[world_size, case]`, in order, and whether it is well-conditioned; as JSON.
 
     Runs before the answer is loaded.
     """
@@ -119,7 +130,7 @@ def run_oracle(task_name: str, cases: str) -> str:
         answers = []
         for world_size, case in _loads(cases):
             oracle = computed(task.oracle(case, world_size))
-            answers.append([oracle, _is_steady(task, oracle, case, world_size)])
+            answers.append([oracle, _is_well_conditioned(task, oracle, case, world_size)])
         return _dumps(answers)
     finally:
         # The answer finds the generators as they are on every other rank.
@@ -128,7 +139,7 @@ def run_oracle(task_name: str, cases: str) -> str:
         torch.random.set_rng_state(states[2])
 
 
-def _is_steady(task: Task, oracle: object, case: Mapping[str, object], world_size: int) -> bool:
+def _is_well_conditioned(task: Task, oracle: object, case: Mapping[str, object], world_size: int) -> bool:
     if task.tolerance is None:
         return True
     with in_float64():
@@ -137,11 +148,11 @@ def _is_steady(task: Task, oracle: object, case: Mapping[str, object], world_siz
 
 
 def computed(oracle: object) -> object:
-    """What it says, with the functions in it called."""
+    """Return the oracle's answer, with the functions in it called."""
     if isinstance(oracle, Mapping):
         return {name: computed(value) for name, value in oracle.items()}
     return oracle() if callable(oracle) else oracle
 
 
 def forget() -> None:
-    """Nothing: after it, the rank keeps no earlier value that an answer could look at."""
+    """Do nothing; the rank then keeps no earlier value that an answer could look at."""

@@ -10,7 +10,7 @@ from course_lib.tasks import Task
 
 @dataclass(frozen=True)
 class HintGiven:
-    """What the learner gets to read: a title, the hint (all of them again once there are no more), and what is left."""
+    """A hint as the learner reads it: a title, the hint (all of them once there are no more), and what is left."""
 
     title: str
     hints: tuple[str, ...]
@@ -21,7 +21,7 @@ class HintGiven:
 
 
 def next_hint(task: Task, progress: Progress) -> HintGiven:
-    """The hint after those that the learner has seen; it is counted in `progress`."""
+    """Return the hint after those that the learner has seen; it is counted in `progress`."""
     known, total = progress.of(task.name).hints, len(task.hints)
     if known >= total:
         return HintGiven(

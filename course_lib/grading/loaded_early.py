@@ -1,4 +1,4 @@
-"""What every rank needs that runs an answer: the harness and all tasks. Forkservers import this before they fork."""
+"""Imports of every rank that runs an answer: the harness and all tasks. Forkservers import this before they fork."""
 
 from __future__ import annotations
 

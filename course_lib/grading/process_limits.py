@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from course_lib.ranks.kernel.launcher import warm_up
+from realranks.ranks.kernel.launcher import warm_up
 
 if TYPE_CHECKING:
-    from course_lib.ranks.kernel.gang import Gang
+    from realranks.ranks.kernel.gang import Gang
 
 MAX_PROCESSES = 100
 MAX_MEMORY = 2 << 30
@@ -67,7 +67,7 @@ def _resident(pid: int) -> int:
 
 
 def _descendants(pids: Iterable[int]) -> set[int]:
-    """Every process that these have started, and theirs, and so on."""
+    """Return all descendants of these processes."""
     found: set[int] = set()
     coming = list(pids)
     while coming:
@@ -78,7 +78,7 @@ def _descendants(pids: Iterable[int]) -> set[int]:
 
 
 def _children(pid: int) -> set[int]:
-    """The direct children of a process; of one that has ended, none."""
+    """Return the direct children of a process; of one that has ended, none."""
     if not _listed():
         with contextlib.suppress(psutil.Error):
             return {child.pid for child in psutil.Process(pid).children()}
@@ -93,7 +93,7 @@ def _children(pid: int) -> set[int]:
 
 @functools.cache
 def _listed() -> bool:
-    """Whether the system lists a process' children: far cheaper than to look for them among all processes."""
+    """Return whether the system lists a process' children: far cheaper than a search of all processes."""
     return os.path.exists(f"/proc/self/task/{os.getpid()}/children")
 
 
@@ -134,14 +134,14 @@ class NothingLeft:
 
 
 def _cleans_up(process: psutil.Process) -> bool:
-    """Whether this removes what a rank has left in shared memory: it ends by itself when it has."""
+    """Return whether this process removes what a rank has left in shared memory; it then ends by itself."""
     with contextlib.suppress(psutil.Error):
         return any("resource_tracker" in word or "torch_shm_manager" in word for word in process.cmdline())
     return False
 
 
 def adopted() -> list[psutil.Process]:
-    """Processes that the server of ranks has taken over: those whose parent, a rank or its child, has ended."""
+    """Return processes that the server of ranks has adopted: their parent, a rank or its child, has ended."""
     launcher = warm_up()
     launcher.pump()
     ours = set(launcher.pids.values())

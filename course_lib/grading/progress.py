@@ -1,4 +1,4 @@
-"""What the learner has done so far: one SQLite file in the user's data folder.
+"""The learner's progress: one SQLite file in the user's data folder.
 
 A log of events, nothing is ever changed in it: several notebooks can write at once, and two logs are merged by putting
 their events together. Whatever is wrong with the file or the disk, learning goes on: a file that cannot be used is put
@@ -18,8 +18,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from course_lib.own_files import data_folder
 from course_lib.tasks.catalogue import MOVED
+from realranks.own_files import data_folder
 
 if TYPE_CHECKING:
     from course_lib.grading.verdict import Verdict
@@ -48,7 +48,7 @@ _INSERT = "VALUES (?, ?, ?, ?, ?, ?, ?)"
 
 @dataclass(frozen=True)
 class TaskProgress:
-    """What the learner has done with one task.
+    """A learner's progress with one task.
 
     Attributes:
         attempts: answers that were judged (a stub is none). hints: hints shown.
@@ -89,7 +89,7 @@ class Progress:
         """False once events are only kept in memory, because the file could not be written."""
         return self._memory is None
 
-    def judged(self, verdict: Verdict) -> None:
+    def record(self, verdict: Verdict) -> None:
         """Record a verdict; an answer that was not attempted leaves no trace."""
         if verdict.kind != "not attempted":
             ids = tuple(item.id for item in verdict.misconceptions)
@@ -110,11 +110,11 @@ class Progress:
         self._record(task, "gave_up")
 
     def of(self, task: str) -> TaskProgress:
-        """The learner's progress with one task."""
+        """Return the learner's progress with one task."""
         return self.all().get(task, TaskProgress())
 
     def all(self) -> dict[str, TaskProgress]:
-        """Progress by task name; tasks without any are left out. What was done under a task's old name counts."""
+        """Return progress by task name, without tasks that have none; progress under a task's old name counts."""
         query = f"""
             SELECT {_NAME_NOW} AS now, SUM(kind = 'attempt'), SUM(kind = 'hint'), MAX(kind = 'gave_up'),
                    MIN(CASE WHEN kind = 'attempt' AND verdict = 'pass' THEN at END), MIN(at)
@@ -127,7 +127,7 @@ class Progress:
         }
 
     def events(self) -> list[Event]:
-        """Everything that is known, oldest first."""
+        """Return all known events, oldest first."""
         return self._read(f"SELECT {', '.join(COLUMNS)} FROM events ORDER BY at, id")
 
     def merge(self, events: Sequence[Event]) -> int:
@@ -173,7 +173,7 @@ class Progress:
 
     @contextlib.contextmanager
     def _log(self) -> Iterator[sqlite3.Connection]:
-        """A connection for one moment: nothing is held open, so nothing of one kernel is in another's way."""
+        """Open a connection for one moment: held open, it would block other kernels."""
         if self._memory is not None:
             yield self._memory
             return
@@ -251,13 +251,13 @@ class Progress:
         return self._memory
 
     def take_notices(self) -> list[str]:
-        """What the learner should know about the file, each thing once."""
+        """Return what the learner should know about the file, each notice once."""
         taken, self.notices = self.notices, []
         return taken
 
 
 def _here() -> str:
-    """What this process is to who uses it."""
+    """Return the name of this process for its user."""
     return "kernel" if "ipykernel" in sys.modules else "command"
 
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from course_lib.grading.progress import COLUMNS, KINDS, Event, Progress
-from course_lib.own_files import NotOurFileError, check_ours
+from realranks.own_files import NotOurFileError, check_ours
 
 _MARK = "ddp-course progress"
 _VERSION = 1
@@ -40,7 +40,7 @@ def export_progress(progress: Progress, path: Path, *, force: bool = False) -> i
 
 
 def _learner() -> dict[str, str]:
-    """Whose progress it is, where a JupyterHub says so: files of a class are often sent under one name."""
+    """Return the learner's name, where a JupyterHub gives it: files of a class often have one name."""
     name = os.environ.get("JUPYTERHUB_USER", "")
     return {"learner": name} if name else {}
 

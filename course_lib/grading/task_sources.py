@@ -1,4 +1,4 @@
-"""A task's cell, solved or as a stub: read from `solutions/sources`, the one source of exercises and solutions.
+"""A task's cell, solved or as a stub: read from its lesson's `exercises.py`, the source of exercises and solutions.
 
 In a code cell there, a hole is marked so:
 
@@ -21,6 +21,7 @@ from pathlib import Path
 
 from course_lib.grading.cells import answer_in_file
 from course_lib.learner.course import course_folder
+from course_lib.syllabus import LESSONS
 from course_lib.tasks import Task
 
 PLACEHOLDER = "# YOUR CODE HERE"
@@ -31,7 +32,7 @@ _CELL = re.compile(r"^# %%(?: .*)?\n", re.MULTILINE)
 
 
 def task_cell(task: Task, *, solved: bool, root: Path | None = None) -> str | None:
-    """The source of the task's cell without its magic line, solved or as a stub; None where there is none.
+    """Return the source of the task's cell without its magic line, solved or as a stub; None without one.
 
     Args:
         root: the course's folder; the one that came with this code, if left out.
@@ -39,13 +40,14 @@ def task_cell(task: Task, *, solved: bool, root: Path | None = None) -> str | No
     Raises:
         ValueError: the cell's markers do not pair.
     """
+    lessons = LESSONS if root is None else root / "course_lib" / "lessons"
     root = root or course_folder()
-    if root is None:
-        return None
     if task.script:
+        if root is None:
+            return None
         found = answer_in_file(task, root / ("solutions" if solved else "exercises"))
         return found.source if found is not None else None
-    source = root / "solutions" / "sources" / f"{task.lesson}.py"
+    source = lessons / task.topic / "exercises.py"
     for cell in _CELL.split(source.read_text(encoding="utf-8")) if source.exists() else ():
         magic, _, body = cell.partition("\n")
         if magic.split()[:3] == ["#", "%%task", task.name]:

@@ -36,18 +36,18 @@ HINT = "ddp-course check --hint"
 
 
 def console() -> Console:
-    """A console that follows the terminal, its width and its colours; in a pipe, lines are not broken."""
+    """Make a console with the terminal's width and colours; in a pipe, lines are not broken."""
     made = Console(highlight=False, markup=False, emoji=False)
     return made if made.is_terminal else Console(highlight=False, markup=False, emoji=False, width=_UNBROKEN)
 
 
 def shown(verdict: Verdict, place: str, suspect: str = "") -> RenderableType:
-    """The whole report; `place` says where the answer stands, `suspect` what the learner suspects (`to_show`)."""
+    """Render the whole report; `place` is where the answer is, `suspect` what the learner suspects (`to_show`)."""
     return Group(*_lines(verdict, place, suspect))
 
 
 def shown_hint(given: HintGiven) -> RenderableType:
-    """A hint, with its title and what is left."""
+    """Render a hint, with its title and how many are left."""
     title = Text(given.title, "bold")
     return Group(
         title, *(_padded(Text(line), 2) for line in given.hints), _padded(Text(given.rest, "dim"), 2)

@@ -1,4 +1,4 @@
-"""What the grader says of an answer: plain data, no times, ports or paths in it; and the same as text, for people.
+"""Verdicts of the grader: plain data without times, ports or paths; and the same as text, for people.
 
 The text is the same on every run of the same answer, and complete, but for scripts: they are handed out with faults
 to be found, so a learner is shown one of them at a time (`to_show`). The verdict itself, and its `repr`, has all.
@@ -9,10 +9,10 @@ from __future__ import annotations
 import enum
 from dataclasses import asdict, dataclass, field, replace
 
-from course_lib.ranks.codec import decode
 from course_lib.tasks.catalogue import all_tasks, find_task
 from course_lib.tasks.task import Task
 from course_lib.tasks.words import Misconception
+from realranks.ranks.codec import decode
 
 
 class VerdictKind(enum.StrEnum):
@@ -26,7 +26,7 @@ class VerdictKind(enum.StrEnum):
 
 
 class CheckState(enum.StrEnum):
-    """How a check came out."""
+    """The result of a check."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -80,12 +80,12 @@ class Verdict:
 
 
 def as_data(verdict: Verdict) -> dict[str, object]:
-    """The verdict as plain data, for files; `from_data` makes it one again."""
+    """Return the verdict as plain data, for files; `from_data` reads it."""
     return asdict(verdict)
 
 
 def from_data(data: object) -> Verdict:
-    """The verdict that `as_data` gave.
+    """Return the verdict that `as_data` gave.
 
     Raises:
         MalformedError: this is no verdict.
@@ -97,14 +97,14 @@ def from_data(data: object) -> Verdict:
 
 
 def sizes(numbers: tuple[int, ...]) -> str:
-    """`1, 2, 3 and 4 ranks`."""
+    """Return `1, 2, 3 and 4 ranks`."""
     texts = list(map(str, numbers))
     listed = texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
     return f"{listed} rank{'s' if numbers != (1,) else ''}"
 
 
 def closing_lines(verdict: Verdict) -> list[str]:
-    """What stands below a report: where it ran, or what to do next."""
+    """Return the lines below a report: where it ran, or what to do next."""
     task = find_task(verdict.task)
     if verdict.passed:
         lines = [f"Ran on {sizes(verdict.ran_on)}."]
@@ -124,7 +124,7 @@ def closing_lines(verdict: Verdict) -> list[str]:
 
 
 def checks_title(verdict: Verdict) -> str:
-    """What stands above the checks, where they say nothing of themselves."""
+    """Return the title above the checks, where they do not explain themselves."""
     if not all(check.state is CheckState.OPEN for check in verdict.checks):
         return ""
     task = find_task(verdict.task)
@@ -137,12 +137,12 @@ def checks_title(verdict: Verdict) -> str:
 
 
 def asks_for_suspects(task: Task) -> bool:
-    """Whether a learner is told of a miss only after naming a suspect."""
+    """Return whether a learner sees a miss only after naming a suspect."""
     return any(check.suspects for check in task.checks)
 
 
 def _about(verdict: Verdict, suspect: str) -> Verdict:
-    """The checks that hold, and of the others those that this suspect is behind; without one, symptoms only."""
+    """Keep the checks that hold, and of the others those that this suspect explains; without one, symptoms only."""
     holding = tuple(check for check in verdict.checks if check.state is CheckState.PASSED)
     pairs = zip(find_task(verdict.task).checks, verdict.checks, strict=True)
     about = [result for check, result in pairs if suspect.lower() in check.suspects.split()]
@@ -163,7 +163,7 @@ def _about(verdict: Verdict, suspect: str) -> Verdict:
 
 
 def to_show(verdict: Verdict, suspect: str = "") -> Verdict:
-    """What a learner is shown: of a script, the checks that hold and one that does not, with what is behind it.
+    """Select what a learner sees: of a script, the checks that hold, and one that does not with its cause.
 
     That is the first one that names a misconception; where none does, the first one. Where checks have suspects, none
     is shown that does not hold, but those that are about the one that the learner has named.
@@ -192,7 +192,7 @@ def to_show(verdict: Verdict, suspect: str = "") -> Verdict:
 
 
 def text_report(verdict: Verdict, suspect: str = "") -> str:
-    """What a learner is shown, as plain text."""
+    """Return what a learner is shown, as plain text."""
     return _report(to_show(verdict, suspect))
 
 

@@ -30,7 +30,7 @@ class Exercise:
 
     @property
     def key(self) -> tuple[Path, str, int]:
-        """What this exercise is called as long as its file is watched, whatever is written in it."""
+        """The identity of this exercise as long as its file is watched, whatever is written in it."""
         return self.file, self.cell.task, self.number
 
     @property
@@ -40,7 +40,7 @@ class Exercise:
 
     @property
     def place(self) -> str:
-        """Where to edit it, such as `exercises/03_samplers.ipynb, cell 4`."""
+        """The place where to edit it, such as `exercises/03_samplers.ipynb, cell 4`."""
         return (
             f"{shown_path(self.path)}, {self.cell.place}" if not self.cell.script else shown_path(self.path)
         )
@@ -108,21 +108,21 @@ class Watched:
         cell = self.current.cell
         verdict = grade(cell.task, cell.source, first_line=cell.first_line, seed=cell.seed)
         if self._record:
-            self._progress.judged(verdict)
+            self._progress.record(verdict)
         if verdict.passed:
             self._passed.add(cell.task)
         return verdict
 
     def hint(self) -> HintGiven | None:
-        """The next hint for the current exercise, which is counted."""
+        """Return the next hint for the current exercise, which is counted."""
         return next_hint(find_task(self.current.cell.task), self._progress) if self.current else None
 
     def passed(self) -> set[str]:
-        """The tasks that have been passed, now or earlier."""
+        """Return the tasks that have been passed, now or earlier."""
         return self._passed | {task for task, done in self._progress.all().items() if done.passed}
 
     def open_ones(self) -> list[Exercise]:
-        """The exercises that have not been passed: those after the current one first."""
+        """Return the exercises that have not been passed: those after the current one first."""
         passed = self.passed()
         keys = [exercise.key for exercise in self.exercises]
         start = keys.index(self.current.key) + 1 if self.current and self.current.key in keys else 0
@@ -152,7 +152,7 @@ class Watched:
         self._stamps[file] = self._stamp(file) or stamp
 
     def _stamp(self, file: Path) -> tuple[object, ...] | None:
-        """By this a change is noticed: of the file, and of the scripts that its cells mean."""
+        """Return a stamp that changes with the file, and with the scripts that its cells mean."""
         own = _stat(file)
         if own is None:
             return None

@@ -1,4 +1,4 @@
-"""What in an answer's source an instructor should look at: ways to get at more than the task gives.
+"""Parts of an answer's source that an instructor should read: ways to get at more than the task gives.
 
 Read from the syntax alone; nothing is run. No mark is a proof of anything, and none changes a verdict.
 """
@@ -8,17 +8,21 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from course_lib.outcome.syntax import parsed
+from realranks.outcome.syntax import parsed
 
 #: Parts of the course that know what is right.
 _COURSE = (
     "course_lib.tasks",
     "course_lib.grading",
     "course_lib.lab",
-    "course_lib.ranks",
+    "course_lib.lessons",
     "course_lib.notebook",
     "course_lib.cli",
+    "realranks.ranks",
+    "realranks.cells",
+    "realranks.cli",
 )
+_PACKAGES = {"course_lib", "realranks"}
 _MODULES = {"inspect": "inspect", "ctypes": "ctypes"}
 #: Functions by which other frames or all objects of the process are found.
 _LOOKING = {
@@ -38,7 +42,7 @@ _BUILTINS = {"exec", "eval"}
 
 
 def worth_reading(source: str) -> tuple[str, ...]:
-    """What an answer uses that no task asks for, in the order of its lines, each once; empty for most answers."""
+    """Return what an answer uses that no task asks for, in the order of its lines; () for most answers."""
     try:
         tree = parsed(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -52,7 +56,7 @@ def worth_reading(source: str) -> tuple[str, ...]:
 
 
 def _first(found: list[tuple[int, str]]) -> list[tuple[int, str]]:
-    """Each mark where it occurs first."""
+    """Keep each mark where it occurs first."""
     lines: dict[str, int] = {}
     for line, what in found:
         lines.setdefault(what, line)
@@ -67,7 +71,7 @@ def _marks(node: ast.AST) -> Iterator[tuple[int, str]]:
         case ast.ImportFrom(module=module, names=names, lineno=line):
             # `from course_lib import tasks` names the part behind the import.
             for full in (module or "", *(f"{module or ''}.{alias.name}" for alias in names)):
-                if full != "course_lib":
+                if full not in _PACKAGES:
                     yield from _module(line, full)
             for alias in names:
                 yield from _name(line, alias.name)
@@ -86,7 +90,7 @@ def _marks(node: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def _module(line: int, name: str) -> Iterator[tuple[int, str]]:
-    if name == "course_lib" or any(name == part or name.startswith(f"{part}.") for part in _COURSE):
+    if name in _PACKAGES or any(name == part or name.startswith(f"{part}.") for part in _COURSE):
         yield line, ".".join(name.split(".")[:2])
     elif name.split(".")[0] in _MODULES:
         yield line, name.split(".")[0]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def deal(samples: int, epoch: int, shuffle: bool, drop_last: bool, seed: int | None) -> list[int]:
-    """Runs on every rank: what this rank's DistributedSampler gives out in an epoch.
+    """Return the samples that this rank's DistributedSampler gives out in an epoch; runs on every rank.
 
     Args:
         seed: None: each rank's own number.
@@ -28,7 +28,7 @@ def deal(samples: int, epoch: int, shuffle: bool, drop_last: bool, seed: int | N
 
 
 def deal_all(settings: Iterable[tuple[int, int, bool, bool, int | None]]) -> list[list[int]]:
-    """Runs on every rank: `deal` with one setting after the other."""
+    """Call `deal` with one setting after the other; runs on every rank."""
     return [deal(*setting) for setting in settings]
 
 
@@ -41,7 +41,7 @@ def _sampler(samples: int, shuffle: bool, seed: int = 0, drop_last: bool = False
 
 
 def equal_everywhere(tensor: Tensor) -> bool:
-    """Runs on every rank: whether all ranks hold the same numbers."""
+    """Return whether all ranks hold the same numbers; runs on every rank."""
     import torch
     import torch.distributed as dist
 
@@ -51,7 +51,7 @@ def equal_everywhere(tensor: Tensor) -> bool:
 
 
 def digits() -> tuple[TensorDataset, TensorDataset]:
-    """The handwritten digits: 1,400 to train on, and the other 397."""
+    """Return the handwritten digits: 1,400 to train on, and the other 397."""
     import torch
     from torch.utils.data import TensorDataset
 
@@ -74,7 +74,7 @@ class Noise:
 
 
 def padding_errors(first_mistake: int, most: int = 60) -> list[float]:
-    """Runs on every rank: how far DistributedSampler's padding moves an accuracy, for test sets of 1 to `most` samples.
+    """Return how far DistributedSampler's padding moves an accuracy, for test sets of 1 to `most` samples.
 
     The classifier is wrong on every seventh sample, from `first_mistake` on. Percentage points.
     """

@@ -1,4 +1,4 @@
-"""What the explorables of all lessons have in common: controls in a running notebook, a picture where no kernel is."""
+"""The base of all lessons' explorables: controls in a running notebook, a picture where no kernel is."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from course_lib.draw import Drawing
-from course_lib.notebook.show import widget_view
+from realranks.cells.show import widget_view
+from realranks.draw import Drawing
 
 if TYPE_CHECKING:
     import ipywidgets
@@ -57,7 +57,7 @@ class Explorer:
 
 
 def to_find(words: str) -> ipywidgets.HTML:
-    """What an explorable is for, above its controls: `words`, HTML, go on where it says Find."""
+    """Return an explorable's task, to be shown above its controls: `words` is HTML that follows Find."""
     import ipywidgets as widgets
 
     return widgets.HTML(f'<p style="line-height: 1.4"><b>Find</b> {words}</p>')

@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from course_lib.draw import Arrow, Box, Cell, Drawing, Text, grid
-from course_lib.draw.drawing import Shape
 from course_lib.lab.explorer import Explorer, in_turn
-from course_lib.notebook.run import run_quietly
-from course_lib.outcome.outcome import Outcome
+from realranks.cells.run import run_quietly
+from realranks.draw import Arrow, Box, Cell, Drawing, Text, grid
+from realranks.draw.drawing import Shape
+from realranks.outcome.outcome import Outcome
 
 if TYPE_CHECKING:
     import torch
@@ -38,7 +38,7 @@ _BUSY = 1.3
 
 @dataclass(frozen=True)
 class Model:
-    """What a step's arithmetic needs to know of a model: tensors of the same size, ready one after the other.
+    """A model as a step's arithmetic sees it: tensors of the same size, ready one after the other.
 
     Attributes:
         tensors: how many gradients it has. mib: MiB of all of them. seconds: how long its backward takes.
@@ -59,7 +59,7 @@ MODELS = {
 
 
 def at_pace(layer: float) -> Model:
-    """The model of the lesson's runs with so many seconds per layer."""
+    """Return the model of the lesson's runs with so many seconds per layer."""
     return Model(seconds=LAYERS * layer)
 
 
@@ -95,7 +95,7 @@ class Network:
             raise ValueError("a network has a latency of at least 0 s and a bandwidth above 0 MiB/s")
 
     def seconds(self, mib: float) -> float:
-        """How long one message is on its way."""
+        """Return the seconds that one message takes."""
         return self.latency + mib / self.bandwidth
 
     def steps(self, ddp: DistributedDataParallel, count: int = 2) -> list[Step]:
@@ -120,7 +120,7 @@ class Network:
         return found[1:]
 
     def fastest_step(self, ddp: DistributedDataParallel, count: int = 3) -> Step:
-        """The shortest of some steps: what is measured on a busy machine is never too short."""
+        """Return the shortest of some steps: what is measured on a busy machine is never too short."""
         return min(self.steps(ddp, count), key=lambda step: step.seconds)
 
 
@@ -134,7 +134,7 @@ NETWORKS = {
 
 
 def sixteen_layers(seconds: float = LAYER_SECONDS, wide: int = 512) -> nn.Sequential:
-    """Layers of 0.5 MiB; in a backward each takes so many seconds, asleep, as while a GPU computes.
+    """Make layers of 0.5 MiB whose backward takes so many seconds each, asleep, as while a GPU computes.
 
     Args:
         seconds: of one layer.
@@ -166,13 +166,13 @@ class _Pace:
         self.ready: list[float] = []
 
     def begin(self, *, resting: bool) -> float:
-        """A backward begins now; resting, it is not held back."""
+        """Begin a backward; `resting`, it is not held back."""
         self._resting, self.ready = resting, []
         self._began = time.perf_counter()
         return self._began
 
     def follow(self, layer: nn.Module, inputs: object, output: torch.Tensor) -> None:
-        """A forward hook: be there when the gradient comes back to this layer."""
+        """Delay the gradient that comes back to this layer, and note when it does (a forward hook)."""
         output.register_hook(self._wait)
 
     def _wait(self, gradient: torch.Tensor) -> None:
@@ -183,7 +183,7 @@ class _Pace:
 
 @dataclass
 class _Wire:
-    """What a network does with one model's buckets on one rank: one message after the other."""
+    """A network that carries one model's buckets on one rank: one message after the other."""
 
     network: Network
     group: torch.distributed.ProcessGroup | None = None
@@ -191,15 +191,15 @@ class _Wire:
     _open_wide: bool = True
 
     def begin(self, *, open_wide: bool) -> None:
-        """A step begins; open wide, the network takes no time."""
+        """Begin a step; `open_wide`, the network takes no time."""
         self.sent, self._open_wide = [], open_wide
 
     def send(self, bucket: torch.distributed.GradBucket) -> Future[torch.Tensor]:
-        """The communication hook: what DDP would do (`allreduce_hook`), delivered when the network is through."""
+        """Do what DDP would do (`allreduce_hook`), delivered when the network is through (a communication hook)."""
         return self.carry(bucket.buffer())
 
     def carry(self, buffer: torch.Tensor) -> Future[torch.Tensor]:
-        """The mean over the ranks of this tensor, in its place, when the network is through."""
+        """Put the mean over the ranks in this tensor's place, when the network is through."""
         import torch.distributed as dist
         from torch.futures import Future
 
@@ -233,7 +233,7 @@ def _sleep_until(moment: float) -> None:
 
 
 def buckets_of(cap: float | None, model: Model = TOY) -> list[int]:
-    """How many of the tensors each bucket has: it is closed when it has reached its cap (`None`: 1 MiB, then 25)."""
+    """Return the number of tensors in each bucket, closed once it reaches its cap (`None`: 1 MiB, then 25)."""
     limits = [1.0, 25.0] if cap is None else [cap]
     found = [0]
     for _ in range(model.tensors):
@@ -244,7 +244,7 @@ def buckets_of(cap: float | None, model: Model = TOY) -> list[int]:
 
 
 def computed_step(cap: float | None, network: Network, model: Model = TOY) -> Step:
-    """What a step would take if nothing but the backward and the network took time.
+    """Compute the step that takes only the time of the backward and of the network.
 
     A bucket leaves when its last gradient is there and the network is free; `backward()` returns when the last one
     has arrived.
@@ -265,7 +265,7 @@ def _computed(buckets: Sequence[int], network: Network, model: Model, *, after: 
 
 
 def against_default(cap: float, network: Network, model: Model) -> float:
-    """By which share a computed step with this cap is longer than one with DDP's default."""
+    """Return the share by which a computed step with this cap is longer than one with DDP's default."""
     return computed_step(cap, network, model).seconds / computed_step(None, network, model).seconds - 1
 
 
@@ -281,7 +281,7 @@ _WAYS = {
 
 
 def steps_by_hand(network: Network) -> dict[str, Step]:
-    """Runs on every rank: one step of each way to average by hand, the shorter one of two."""
+    """Measure one step of each way to average by hand, the shorter one of two; runs on every rank."""
     return {
         name: min((_step_by_hand(network, *way) for _ in range(2)), key=lambda step: step.seconds)
         for name, way in _WAYS.items()
@@ -323,7 +323,7 @@ def _step_by_hand(network: Network, after: bool, together: int) -> Step:
 
 
 def draw_by_hand(network: Network) -> Drawing:
-    """A row for each way to average by hand, as two real ranks of their own ran it on this network."""
+    """Draw a row for each way to average by hand, as two new real ranks ran it on this network."""
     measured: dict[str, Step] = run_quietly(steps_by_hand, network, ranks=2).values[0]
     computed = {
         name: _computed([together] * (LAYERS // together), network, TOY, after=after)
@@ -336,7 +336,7 @@ def draw_by_hand(network: Network) -> Drawing:
 
 
 def one_step(caps: Sequence[float | None], network: Network, layer: float) -> list[Step]:
-    """Runs on every rank: for each cap the shorter one of two steps."""
+    """Return for each cap the shorter one of two steps; runs on every rank."""
     from torch.nn.parallel import DistributedDataParallel
 
     found = []
@@ -349,13 +349,13 @@ def one_step(caps: Sequence[float | None], network: Network, layer: float) -> li
 def measured_steps(
     caps: Sequence[float | None], network: Network, layer: float = LAYER_SECONDS
 ) -> dict[float | None, Step]:
-    """A step for each cap, on two real ranks of their own: what rank 0 has seen."""
+    """Return a step for each cap as rank 0 of two new real ranks has seen it."""
     outcome = run_quietly(one_step, list(caps), network, layer, ranks=2)
     return dict(zip(caps, outcome.values[0], strict=True))
 
 
 def fastest(cap: float) -> Callable[[Outcome], bool]:
-    """A prediction: of the caps in the cell's `steps`, the one with this one was the shortest."""
+    """Predict that this cap has the shortest step in the cell's `steps`."""
 
     def is_fastest(outcome: Outcome) -> bool:
         by_rank = outcome["steps"].values()
@@ -371,12 +371,12 @@ _LEFT, _RIGHT, _WIDTH, _BAR, _ROW = 176, 118, 760, 15, 44
 
 
 def cap_in_words(cap: float | None) -> str:
-    """As it is written in a call; the default says so."""
+    """Return the cap as a call writes it; the default says so."""
     return "default" if cap is None else f"{cap:g}"
 
 
 def draw_caps(measured: Mapping[float | None, Step], network: Network, model: Model = TOY) -> Drawing:
-    """A row per cap: the backward above, the messages below it, and when `backward()` returned.
+    """Draw a row per cap: the backward above, the messages below it, and when `backward()` returned.
 
     The dashed line is where `computed_step` has it. The title names the shortest, or says that the machine was busy.
     """
@@ -386,35 +386,35 @@ def draw_caps(measured: Mapping[float | None, Step], network: Network, model: Mo
 
 
 def draw_computed(caps: Sequence[float | None], network: Network, model: Model = TOY) -> Drawing:
-    """The same of computed steps only: there at once, and the same on every machine."""
+    """Draw computed steps only: at once, and the same on every machine."""
     computed = {cap_in_words(cap): computed_step(cap, network, model) for cap in caps}
     return _drawn(computed, computed, "bucket_cap_mb", network, model)
 
 
 def draw_against_default() -> Drawing:
-    """Computed for models and networks of real sizes: by how much a step is longer than with DDP's default."""
+    """Draw for models and networks of real sizes by how much a computed step exceeds DDP's default."""
     caps = (0.5, 4, 25, 100)
     places = [(model, network) for model in MODELS for network in NETWORKS]
-    cells, told = {}, []
+    cells, texts = {}, []
     for row, (model, network) in enumerate(places):
         for column, cap in enumerate(caps):
             share = 100 * against_default(cap, NETWORKS[network], MODELS[model])
             look = "bad" if share >= 1 else "sum" if share <= -1 else "plain"
             cells[row, column] = Cell(look, f"{share:+.{int(share < 100)}f} %")
-            told.append(f"{model}, {network}, {cap:g}: {share:+.1f} %")
+            texts.append(f"{model}, {network}, {cap:g}: {share:+.1f} %")
     most = max(abs(against_default(25, NETWORKS[network], MODELS[model])) for model, network in places)
     return grid(
         [f"{model.partition(' (')[0]}; {network}" for model, network in places],
         [f"{cap:g}" for cap in caps],
         cells,
         title=f"25 and the default differ by at most {100 * most:.1f} %",
-        alt="; ".join(told),
+        alt="; ".join(texts),
         axis="bucket_cap_mb; step time against the default, computed",
     )
 
 
 def estimate(parameters: float, tensors: int, backward_ms: float, network: Network) -> Drawing:
-    """What the gradients of a model of your own cost on a network, computed.
+    """Compute what the gradients of your own model cost on a network.
 
     Args:
         parameters: how many numbers it has; each gradient has 4 bytes.
@@ -547,7 +547,7 @@ class CapsExplorer(Explorer):
 
     @property
     def network(self) -> Network:
-        """The one that is chosen."""
+        """The chosen network."""
         by_sliders = Network(1e-3 * self.latency.value, self.bandwidth.value)
         return NETWORKS.get(self.carrier.value, by_sliders)
 
@@ -558,11 +558,11 @@ class CapsExplorer(Explorer):
 
     @property
     def found(self) -> dict[float | None, Step]:
-        """What has been measured on this network at this pace, by cap."""
+        """The steps measured on this network at this pace, by cap."""
         return self._kept.setdefault((self.network, self.layer.value), {})
 
     def _computed(self) -> Drawing:
-        """What there is to see before anything has run."""
+        """Draw what there is to see before anything has run."""
         model = MODELS.get(self.model.value, at_pace(1e-3 * self.layer.value))
         return draw_computed(self.caps, self.network, model)
 
@@ -583,5 +583,5 @@ class CapsExplorer(Explorer):
 
 
 def explore_caps() -> CapsExplorer:
-    """The controls and the picture, to be the last line of a cell."""
+    """Return the controls and the picture, to be the last line of a cell."""
     return CapsExplorer()

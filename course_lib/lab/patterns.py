@@ -11,12 +11,16 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import chain, islice
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
 #: How far gradients are off (percent, in the worst step), or how the run failed.
@@ -41,7 +45,7 @@ class Net(nn.Module):
     def forward(
         self, x: Tensor, path: str = "lr", part: Callable[..., Any] = lambda block, x: block(x)
     ) -> Any:
-        """The blocks of the path, each called by `part`."""
+        """Call the blocks of the path, each by `part`."""
         x = self.norm(self.stem(x))
         for name in path:
             x = part(getattr(self, name), x)
@@ -52,7 +56,7 @@ class TwoHeads(Net):
     """The blocks side by side: two outputs of one body."""
 
     def forward(self, x: Tensor) -> Any:  # type: ignore[override]
-        """Both outputs."""
+        """Return both outputs."""
         x = self.head(self.norm(self.stem(x)))
         return self.l(x), self.r(x)
 
@@ -61,7 +65,7 @@ class Twice(Net):
     """Nothing but a reentrant checkpoint around the whole network, used two times."""
 
     def forward(self, x: Tensor) -> Any:  # type: ignore[override]
-        """Twice through all of it."""
+        """Pass x twice through all of it."""
         once = super().forward
         return checkpoint(once, checkpoint(once, x, use_reentrant=True), use_reentrant=True)
 
@@ -91,17 +95,17 @@ def pattern(
 
 
 def loss(y: Tensor, target: float = 0.0) -> Tensor:
-    """The mean square of the difference."""
+    """Return the mean square of the difference."""
     return (y - target).square().mean()
 
 
 def batch(number: int) -> Tensor:
-    """This rank's samples."""
+    """Return this rank's samples."""
     return torch.randn(4, 6, generator=torch.Generator().manual_seed(10 * number + dist.get_rank()))
 
 
 def measure(name: str, wrap: Wrap, buffers: bool = False) -> Found:
-    """How far a wrapped model's gradients are from the right ones, or the first words of an error.
+    """Return how far a wrapped model's gradients are from the right ones, or the first words of an error.
 
     They begin with "late: " where a step before the error was wrong, and nothing was raised then.
     """
@@ -121,7 +125,7 @@ def measure(name: str, wrap: Wrap, buffers: bool = False) -> Found:
 
 
 def measure_all() -> dict[tuple[str, str, bool], Found]:
-    """Every pattern in every mode, without and with buffers."""
+    """Measure every pattern in every mode, without and with buffers."""
     return {
         (name, mode, buffers): measure(name, partial(DistributedDataParallel, **options), buffers)
         for name in PATTERNS
@@ -140,7 +144,7 @@ def _build(done: Pattern, buffers: bool) -> list[nn.Module]:
 
 
 def _run_step(done: Pattern, step: int, nets: Sequence[nn.Module], models: Sequence[nn.Module]) -> Tensor:
-    """All gradients after one step as one vector; zeros where there is none."""
+    """Return all gradients after one step as one vector; zeros where there is none."""
     for net in nets:
         net.zero_grad()
     done.step(batch(2 * step), batch(2 * step + 1), *models)
@@ -151,7 +155,7 @@ def _run_step(done: Pattern, step: int, nets: Sequence[nn.Module], models: Seque
 
 @cache
 def _right_gradients(name: str, buffers: bool) -> list[Tensor]:
-    """The gradients of three steps without DDP, averaged by hand."""
+    """Return the gradients of three steps without DDP, averaged by hand."""
     done, right = PATTERNS[name], []
     nets = _build(done, buffers)
     for step in range(3):
@@ -232,6 +236,20 @@ def _discarded(a: Tensor, b: Tensor, m: nn.Module) -> None:
     loss(m(a)).backward()
 
 
+@pattern("F, F of one path without B, B")
+def _discarded_part(a: Tensor, b: Tensor, m: nn.Module) -> None:
+    y = m(a)
+    m(b, path="l")
+    loss(y).backward()
+
+
+@pattern("F of one path, F without B, B")
+def _discarded_whole(a: Tensor, b: Tensor, m: nn.Module) -> None:
+    y = m(a, path="l")
+    m(b)
+    loss(y).backward()
+
+
 @pattern("F, no_grad F, B")
 def _peek(a: Tensor, b: Tensor, m: nn.Module) -> None:
     first = loss(m(a))
@@ -294,20 +312,20 @@ def _reentrant_whole(a: Tensor, b: Tensor, m: nn.Module) -> None:
 
 
 def one_after_the_other(left: Tensor, right: Tensor) -> None:
-    """A backward for each of two losses."""
+    """Make a backward for each of two losses."""
     left.backward(retain_graph=True)
     right.backward()
 
 
 def added(left: Tensor, right: Tensor) -> None:
-    """One backward for both."""
+    """Make one backward for both losses."""
     (left + right).backward()
 
 
 def two_steps(
     backwards: Callable[[Tensor, Tensor], None], heads: nn.Module, **options: Any
 ) -> Iterator[list[float] | str]:
-    """What each of two steps leaves in .grad of a model with two outputs; the first words of an error end them."""
+    """Yield what each of two steps leaves in .grad of a model with two outputs; an error's words come last."""
     ddp = DistributedDataParallel(heads, **options)
     for _ in range(2):
         ddp.zero_grad()
@@ -319,8 +337,62 @@ def two_steps(
         yield [float(p.grad) for p in ddp.parameters() if p.grad is not None]
 
 
+#: How a part of a network can be called.
+CHECKPOINTS: dict[str, Callable[..., Any]] = {
+    "no checkpoint": lambda part, x: part(x),
+    "use_reentrant=False": partial(checkpoint, use_reentrant=False),
+    "use_reentrant=True": partial(checkpoint, use_reentrant=True),
+}
+
+
+class Deep(nn.Module):
+    """Sixteen layers, called in four parts."""
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        super().__init__()
+        self.call = call
+        layers = ((nn.Linear(64, 64), nn.Tanh()) for _ in range(16))
+        self.parts = nn.ModuleList(nn.Sequential(*chain.from_iterable(islice(layers, 4))) for _ in range(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Pass x through all parts."""
+        for part in self.parts:
+            x = self.call(part, x)
+        return x
+
+
+class Peak(TorchDispatchMode):
+    """Keeps the largest number of bytes that tensors made in it had at one time."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.made: dict[int, tuple[StorageWeakRef, int]] = {}
+        self.bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Make the call, and count what is alive after it."""
+        made = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(made):
+            if isinstance(tensor, Tensor):
+                storage = tensor.untyped_storage()
+                self.made[storage.data_ptr()] = StorageWeakRef(storage), storage.nbytes()
+        self.made = {place: each for place, each in self.made.items() if not each[0].expired()}
+        self.bytes = max(self.bytes, sum(size for _, size in self.made.values()))
+        return made
+
+
+def peak_of_step(call: Callable[..., Any]) -> float:
+    """Return the most megabytes that a step of `Deep` through DDP has had in new tensors, after a step before."""
+    model = DistributedDataParallel(Deep(call))
+    x = torch.zeros(4096, 64, requires_grad=True)  # a layer's output is one megabyte
+    model(x).sum().backward()
+    with Peak() as peak:
+        model(x).sum().backward()
+    return float(peak.bytes / 2**20)
+
+
 def rank_0_evaluates(mode: str, buffers: bool, after: int, grad: bool) -> float:
-    """Three steps; after one of them rank 0 alone calls the wrapped model once more. Percent off, at worst.
+    """Make three steps; after one, rank 0 alone calls the model once more. Return the worst error in percent.
 
     What is right is computed without a message: each rank knows the other one's samples as well.
     """
@@ -349,7 +421,7 @@ def rank_0_evaluates(mode: str, buffers: bool, after: int, grad: bool) -> float:
 
 
 def swapped(one_backward: bool, own_groups: bool, warm_up: int, width: int = 6) -> float:
-    """Two models; after `warm_up` equal steps rank 1 takes them in the other order. Percent off, at worst."""
+    """Train two models; after `warm_up` equal steps rank 1 swaps them. Return the worst error in percent."""
     rank, worst = dist.get_rank(), 0.0
     torch.manual_seed(0)
     nets: list[nn.Module] = [nn.Linear(6, 6), nn.Linear(6, width)]

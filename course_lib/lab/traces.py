@@ -1,14 +1,14 @@
-"""What several lessons read from a traced run."""
+"""Readings of traced runs that several lessons use."""
 
 from __future__ import annotations
 
-from course_lib.outcome.outcome import Outcome
-from course_lib.outcome.spans import Span, Stage
-from course_lib.outcome.timeline import Timeline
+from realranks.outcome.outcome import Outcome
+from realranks.outcome.spans import Span, Stage
+from realranks.outcome.timeline import Timeline
 
 
 def timeline_of(outcome: Outcome) -> Timeline:
-    """The timeline of a run.
+    """Return the timeline of a run.
 
     Raises:
         ValueError: it was not traced.
@@ -19,16 +19,16 @@ def timeline_of(outcome: Outcome) -> Timeline:
 
 
 def spans_since(timeline: Timeline, rank: int, begin: float) -> list[Span]:
-    """A rank's spans that start at this moment (in seconds) or later."""
+    """Return a rank's spans that start at this moment (in seconds) or later."""
     return [span for span in timeline.spans if span.rank == rank and span.start >= begin]
 
 
 def last_forward(timeline: Timeline, rank: int) -> float:
-    """When a rank last called a DDP model, in seconds; 0 where it never did."""
+    """Return when a rank last called a DDP model, in seconds; 0 where it never did."""
     starts = (span.start for span in timeline.spans if span.rank == rank and span.stage is Stage.FORWARD)
     return max(starts, default=0.0)
 
 
 def seconds_waited(spans: list[Span]) -> float:
-    """Seconds among these spans in which the main thread waited for other ranks."""
+    """Return the seconds among these spans in which the main thread waited for other ranks."""
     return sum(span.duration for span in spans if span.stage is Stage.WAITING)

@@ -1,4 +1,4 @@
-"""Where the course itself is, and what a learner is given of it."""
+"""The course's own folder, and the files that a learner is given from it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class CourseError(Exception):
 
 
 def course_folder() -> Path | None:
-    """The folder of the lessons that came with this code; None where there are none."""
+    """Return the folder of the lessons that came with this code; None where there are none."""
     for folder in (_PACKAGE.parent, INSTALLED):
         if (folder / "notebooks").is_dir():
             return folder
@@ -49,12 +49,12 @@ def course_folder() -> Path | None:
 
 
 def is_checkout(folder: Path) -> bool:
-    """Whether this is a working copy of the whole course, with its code; what a wheel has installed is none."""
+    """Return whether this is a working copy of the whole course, with its code, unlike an installed wheel."""
     return all((folder / name).exists() for name in ("notebooks", "course_lib", "pyproject.toml"))
 
 
 def given_files(course: Path) -> dict[str, bytes]:
-    """What a learner is given: contents by path below the copy's folder, notebooks without answers.
+    """Return what a learner is given: contents by path below the copy's folder, notebooks without answers.
 
     Raises:
         CourseError: a file cannot be read.
@@ -76,7 +76,7 @@ def given_files(course: Path) -> dict[str, bytes]:
 
 
 def paths_meant(name: str, files: Iterable[str]) -> list[str]:
-    """Which of these files somebody means: '06' and '06_alternation' are the lesson, 'exercises/06' its tasks.
+    """Return the files that a user means: '06' and '06_alternation' are the lesson, 'exercises/06' its tasks.
 
     Also a path as it is, with or without the ending.
     """
@@ -96,10 +96,10 @@ def paths_meant(name: str, files: Iterable[str]) -> list[str]:
 
 
 def without_answers(notebook: bytes) -> bytes:
-    """A notebook as if no cell had ever run, in the form in which nbformat writes it; explanations are folded.
+    """Return a notebook as if no cell had ever run, as nbformat writes it; explanations are folded.
 
     Raises:
-        ValueError, LookupError, TypeError, AttributeError: it is no notebook.
+        ValueError, LookupError, TypeError, AttributeError: it is not a notebook.
     """
     content = json.loads(notebook)
     for cell in content["cells"]:
@@ -129,7 +129,7 @@ def fold_explanations(cells: list[Cell]) -> list[Cell]:
     for cell, below in zip(cells, [*cells[1:], None], strict=True):
         source = "".join(cell["source"])
         if cell["cell_type"] == "code":
-            asks = _asks(cell)
+            asks = _is_question(cell)
             starts = opens and source.startswith("%%ranks")
             if asked or starts:
                 summary = _FIRST_SUMMARY
@@ -139,11 +139,12 @@ def fold_explanations(cells: list[Cell]) -> list[Cell]:
                 cell["metadata"]["jupyter"] = {"source_hidden": True}
             opens, asked = opens and not (asks or starts), asks
         elif cell["cell_type"] == "markdown":
-            said, rest = _to_heading(source)
+            # Only up to the next heading: all that is below a deciding cell would be half of a lesson.
+            said, rest = _split_at_heading(source)
             if ran and below is not None and below["cell_type"] == "code" and not rest:
-                said, rest = _to_introduction(said.strip(), alone=_asks(below))
+                said, rest = _split_introduction(said.strip(), alone=_is_question(below))
             if ran and said.strip():
-                folded = f"<details><summary>{summary}</summary>\n\n{said.strip()}\n\n</details>"
+                folded = f'<details class="ddp-explains"><summary>{summary}</summary>\n\n{said.strip()}\n\n</details>'
                 summary = _SUMMARY
                 cell["source"] = "\n\n".join(filter(None, (folded, rest))).splitlines(keepends=True)
             if rest.startswith("#"):
@@ -152,18 +153,18 @@ def fold_explanations(cells: list[Cell]) -> list[Cell]:
     return answers
 
 
-def _asks(cell: Cell) -> bool:
+def _is_question(cell: Cell) -> bool:
     return cell["cell_type"] == "code" and _ASKS.search("".join(cell["source"])) is not None
 
 
-def _to_introduction(text: str, *, alone: bool) -> tuple[str, str]:
-    """What stands above the last paragraph, which introduces the next cell, and it; `alone`: also an only one."""
+def _split_introduction(text: str, *, alone: bool) -> tuple[str, str]:
+    """Split off the last paragraph, which introduces the next cell; `alone`: even if it is the only one."""
     said, _, last = text.rpartition("\n\n")
     return (said, last) if alone or (said and last.endswith(":")) else (text, "")
 
 
-def _to_heading(text: str) -> tuple[str, str]:
-    """What stands above the first heading of a Markdown text, and what begins with it."""
+def _split_at_heading(text: str) -> tuple[str, str]:
+    """Split a Markdown text at its first heading."""
     lines, inside = text.splitlines(keepends=True), False
     for number, line in enumerate(lines):
         if line.startswith("```"):

@@ -1,4 +1,4 @@
-"""What the course has put into a learner's copy: one JSON file in it, `.ddp-course/given.json`.
+"""The ledger of files that the course put into a learner's copy: one JSON file in it, `.ddp-course/given.json`.
 
 A file of the copy whose writing the ledger knows is the course's, and may be replaced. Everything else is the
 learner's. So a ledger that is lost, damaged or of a later version of the course costs nobody their work: all files
@@ -15,12 +15,12 @@ from pathlib import Path
 HIDDEN = ".ddp-course"
 _FILE = "given.json"
 _FORMAT = 1
-_MOST_REMEMBERED = 200
+_MAX_REMEMBERED = 200
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What the course has done at one path of the copy.
+    """The course's actions at one path of the copy.
 
     Attributes:
         given: digests of all that the course has ever put there, noted before it is put there: whenever an update is
@@ -36,21 +36,21 @@ class Entry:
     new_of: str = ""
 
     def giving(self, digest: str) -> Entry:
-        """This entry after a version was put there."""
+        """Return this entry after a version was put there."""
         known = [each for each in self.given if each != digest]
-        return dataclasses.replace(self, given=(*known, digest)[-_MOST_REMEMBERED:])
+        return dataclasses.replace(self, given=(*known, digest)[-_MAX_REMEMBERED:])
 
 
 Ledger = dict[str, Entry]
 
 
 def ledger_file(copy: Path) -> Path:
-    """Where the ledger of this copy is."""
+    """Return the file of this copy's ledger."""
     return copy / HIDDEN / _FILE
 
 
 def read_ledger(copy: Path) -> Ledger:
-    """The ledger of this copy; empty where there is none that can be understood."""
+    """Read the ledger of this copy; {} where there is none, or none that can be read."""
     try:
         content = json.loads(ledger_file(copy).read_text(encoding="utf-8"))
         if content["format"] != _FORMAT:
@@ -69,11 +69,11 @@ def read_ledger(copy: Path) -> Ledger:
 
 
 def ledger_text(ledger: Ledger) -> bytes:
-    """The ledger as it is written."""
+    """Encode the ledger as it is written."""
     files = {path: dataclasses.asdict(entry) for path, entry in sorted(ledger.items())}
     return json.dumps({"format": _FORMAT, "files": files}, indent=1).encode()
 
 
 def copy_around(folder: Path) -> Path | None:
-    """The learner's copy that this folder is in, if it is in one."""
+    """Return the learner's copy that contains this folder, if there is one."""
     return next((each for each in (folder, *folder.parents) if ledger_file(each).is_file()), None)

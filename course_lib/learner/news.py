@@ -1,4 +1,4 @@
-"""What lies beside the learner's own files as their new version, until they have looked at it."""
+"""New versions beside the learner's own files, until the learner has looked at them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from course_lib.learner.written import writing
 
 
 def news(copy: Path) -> dict[str, str]:
-    """The new version by the learner's file that it is the new version of; only those that nobody has changed."""
+    """Return new versions by the learner's file that each replaces, except those that somebody has changed."""
     found = {}
     for path, entry in read_ledger(copy).items():
         if entry.new_of and _is_given(copy, path, entry.given):

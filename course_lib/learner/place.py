@@ -1,4 +1,4 @@
-"""Which folder is the learner's copy."""
+"""The place of the learner's copy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAME = "learner"
 
 
 def learner_folder(course: Path) -> Path:
-    """The folder of this user's copy of the course that is in the folder `course`; it need not be there yet.
+    """Return this user's copy of the course in the folder `course`; it need not exist yet.
 
     DDP_COURSE_LEARNER, where it is set; `learner/` in a checkout that belongs to this user; otherwise (a read-only
     checkout, somebody else's, an installed package) `ddp-course` in the user's home folder.
@@ -29,10 +29,11 @@ def learner_folder(course: Path) -> Path:
 
 
 def _is_ours(course: Path) -> bool:
-    """Whether this user may have a copy in there. Write permission alone will not do: a group may share a checkout."""
+    """Return whether this user may have a copy there: the owner may; a group's write permission is not enough."""
     inside = course / NAME
     where = inside if inside.exists() else course
     if not os.access(where, os.W_OK | os.X_OK):
         return False
+    # A group that shares a checkout would share one copy. In a container everybody is root, and a home folder is lost.
     me = os.geteuid() if hasattr(os, "geteuid") else 0
     return me in (0, where.stat().st_uid)

@@ -1,4 +1,4 @@
-"""What an update of a learner's copy has to do. Pure: it is told what there is, and nothing is read or written."""
+"""The plan for an update of a learner's copy. Pure: it gets what there is, and nothing is read or written."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from course_lib.learner.written import Writing, writing
 
 
 class Act(StrEnum):
-    """What is done at one path of the copy."""
+    """An action at one path of the copy."""
 
     PUT = "put"  # nothing was there
     REPLACE = "replace"  # what was there is the course's, and not changed
@@ -27,7 +27,7 @@ class Found:
     """A file of the copy.
 
     Attributes:
-        writing: what is written in it; None for what is no plain file or cannot be read.
+        writing: what is written in it; None for what is not a plain file or cannot be read.
         stamp: another one after every change of the file.
     """
 
@@ -84,7 +84,7 @@ Look = Callable[[str], Found | None]
 
 
 def plan_update(fresh: Mapping[str, bytes], ledger: Ledger, look: Look) -> Plan:
-    """How to bring `fresh`, which is all that the course gives, into the copy that `look` sees."""
+    """Plan how to bring `fresh`, which is all that the course gives, into the copy that `look` sees."""
     known = dict(ledger)
     steps: list[Step] = []
     needed: set[str] = set()  # files beside others that are still the news of them
@@ -98,6 +98,7 @@ def plan_update(fresh: Mapping[str, bytes], ledger: Ledger, look: Look) -> Plan:
         elif found.digest in entry.given:
             steps.append(Step(Act.REPLACE, path, content, found, found.ran, {path: here}))
         elif new != entry.has:
+            # Not merged: what a merge makes of a notebook is hard to read, and can be wrong.
             step = _beside(path, content, new, known, look)
             needed.add(step.path)
             offered = dataclasses.replace(entry, offered=new)
@@ -114,13 +115,13 @@ def plan_update(fresh: Mapping[str, bytes], ledger: Ledger, look: Look) -> Plan:
 
 
 def beside_name(path: str, number: int) -> str:
-    """The name for a new version beside the learner's own file: `03_samplers.new.ipynb`."""
+    """Return the name of a new version beside the learner's own file: `03_samplers.new.ipynb`."""
     pure = PurePosixPath(path)
     return str(pure.with_name(f"{pure.stem}.new{'' if number == 1 else f'-{number}'}{pure.suffix}"))
 
 
 def _beside(path: str, content: bytes, new: str, known: Ledger, look: Look) -> Step:
-    """The step that puts the new version beside the learner's file; what is there may already be just that."""
+    """Return the step that puts the new version beside the learner's file, where it may already be."""
     for number in count(1):
         beside = beside_name(path, number)
         found, entry = look(beside), known.get(beside, Entry(new_of=path))
@@ -135,7 +136,7 @@ def _beside(path: str, content: bytes, new: str, known: Ledger, look: Look) -> S
 def _no_longer_given(
     fresh: Mapping[str, bytes], known: Ledger, look: Look, needed: set[str], steps: list[Step]
 ) -> Iterator[str]:
-    """Removes what nobody needs from the copy and the ledger; yields the lessons of which the learner keeps theirs."""
+    """Remove what is no longer needed from copy and ledger; yield lessons of which the learner keeps files."""
     for path, entry in list(known.items()):
         if path in needed or path in fresh:
             continue

@@ -47,7 +47,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Updated:
-    """What an update has done.
+    """The result of an update.
 
     Attributes:
         new: the copy was made by it.
@@ -101,7 +101,7 @@ def put_back(copy: Path, course: Path, paths: Sequence[str]) -> tuple[Change, ..
 
 
 def _news_of(path: str, ledger: Ledger, copy: Path) -> Iterator[Step]:
-    """What lies beside a file as its new version, and is not needed once the file itself is new."""
+    """Yield the removal of a new version beside a file, once the file itself is new."""
     for beside, entry in ledger.items():
         found = _look(copy, beside) if entry.new_of == path else None
         if found is not None and found.digest in entry.given:
@@ -137,7 +137,7 @@ def _writing_in(copy: Path) -> Iterator[None]:
 
 
 def _wait_for(lock: int) -> None:
-    """One update at a time; a file system without locks has to do without."""
+    """Wait for other updates to end; without locks on its file system, an update goes ahead."""
     try:
         import fcntl
     except ImportError:  # Windows

@@ -1,4 +1,4 @@
-"""What a person has written in a file. Running a notebook, or only opening it, changes the file, but nothing here."""
+"""A person's writing in a file. Running a notebook, or only opening it, changes the file, but nothing here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Writing:
-    """What is written in a file.
+    """The writing in a file.
 
     Attributes:
         digest: the same for two files in which the same is written.
@@ -21,7 +21,7 @@ class Writing:
 
 
 def writing(name: str, content: bytes) -> Writing:
-    """What is written in a file of this name: of a notebook, the text of its cells; otherwise every byte.
+    """Return the content that counts: the text of a notebook's cells; of other files every byte.
 
     Outputs, numbers, ids and metadata are not writing: JupyterLab changes them by itself. Nor are empty cells: it adds
     one when the last cell is run.

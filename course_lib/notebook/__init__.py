@@ -1,1 +1,1 @@
-"""SHOW: magics, widgets and figures, and how notebooks are built from their sources."""
+"""SHOW: what the course adds to a notebook: questions, tasks, the map, a class board, links (`extension`)."""

@@ -16,9 +16,9 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 
-from course_lib.notebook.options import options_of
-from course_lib.notebook.refused import Refused
-from course_lib.own_files import data_folder
+from realranks.cells.options import options_of
+from realranks.cells.refused import UsageError
+from realranks.own_files import data_folder
 
 if TYPE_CHECKING:
     from course_lib.board.sender import Sender
@@ -43,7 +43,7 @@ class Link:
         threading.Thread(target=self.sender, name="board-start", daemon=True).start()
 
     def sender(self) -> Sender:
-        """The sender, loaded if need be; the first time, it joins where the hub says."""
+        """Return the sender, loading it if need be; the first time, it joins where the hub says."""
         with self._loading:
             if self._sender is None:
                 sender = _senders_class()()
@@ -64,7 +64,7 @@ class Link:
 
 
 def _senders_class() -> type[Sender]:
-    """Loads `course_lib.board`: only for who has asked for a board."""
+    """Load `course_lib.board`, which only learners who join a board need."""
     from course_lib.board.sender import Sender
 
     return Sender
@@ -75,14 +75,14 @@ _link: Link | None = None
 
 
 def tell_verdict(verdict: Verdict) -> None:
-    """An answer was judged; one that was not attempted is no news."""
+    """Send the verdict on an answer to the board, unless the task was not attempted."""
     if _link is not None and verdict.kind != "not attempted":
         ids = tuple(each.id for each in verdict.misconceptions)
         _link.tell(lambda sender: sender.tell("verdict", verdict.task, str(verdict.kind), ids))
 
 
 def tell_vote(question: str, answers: Sequence[str], choice: str) -> None:
-    """The learner has predicted."""
+    """Send the learner's prediction to the board."""
     if _link is not None:
         _link.tell(lambda sender: sender.tell_vote(question, answers, choice))
 
@@ -111,7 +111,7 @@ class BoardMagics(Magics):
         elif options.address == "leave" and options.code is None:
             print(_leave())
         elif options.code is None:
-            raise Refused("%board needs the address and the code: %board http://10.0.0.5:8123 K7MP2QXA")
+            raise UsageError("%board needs the address and the code: %board http://10.0.0.5:8123 K7MP2QXA")
         else:
             print(_join(options.address, options.code, " ".join(options.name)))
 
@@ -120,12 +120,12 @@ def _join(where: str, code: str, name: str) -> str:
     global _link
     why_not = _senders_class().not_an_address(where)
     if why_not:
-        raise Refused(f"%board: {why_not}")
+        raise UsageError(f"%board: {why_not}")
     if _link is None:
         _link = Link()
     why_not = _link.sender().join_at(where, code, name or os.environ.get("JUPYTERHUB_USER", ""))
     if why_not:
-        raise Refused(f"%board: {why_not}")
+        raise UsageError(f"%board: {why_not}")
     return _status()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from course_lib.grading.progress import TaskProgress
 from course_lib.learner.course import course_folder
 from course_lib.learner.ledger import copy_around
 from course_lib.learner.news import news
+from course_lib.syllabus import all_lessons
 from course_lib.tasks import Task, all_tasks
 
 
@@ -25,7 +26,7 @@ class Lesson:
 
 
 def lessons(folder: Path | None = None) -> tuple[Lesson, ...]:
-    """All lessons in order: those with a notebook and those that tasks belong to. Left out, the course's own folder."""
+    """List all lessons in order, with or without a notebook. `folder`: by default, the course's own."""
     if folder is None and (course := course_folder()) is not None:
         folder = course / "notebooks"
     paths = folder.glob("[0-9][0-9]_*.ipynb") if folder is not None else ()
@@ -39,7 +40,7 @@ def lessons(folder: Path | None = None) -> tuple[Lesson, ...]:
 
 
 def state(progress: TaskProgress) -> tuple[str, str]:
-    """A mark and a word for how far the learner is with a task."""
+    """Return a mark and a word for how far the learner is with a task."""
     if progress.passed:
         return "✓", "passed"
     if progress.gave_up:
@@ -50,7 +51,7 @@ def state(progress: TaskProgress) -> tuple[str, str]:
 
 
 def next_task(shown: tuple[Lesson, ...], progress: Mapping[str, TaskProgress]) -> Task | None:
-    """The first task that has not been passed."""
+    """Return the first task that has not been passed."""
     for lesson in shown:
         for task in lesson.tasks:
             if not progress.get(task.name, TaskProgress()).passed:
@@ -59,28 +60,55 @@ def next_task(shown: tuple[Lesson, ...], progress: Mapping[str, TaskProgress]) -
 
 
 def text_map(shown: tuple[Lesson, ...], progress: Mapping[str, TaskProgress]) -> str:
-    """The map as plain text."""
-    lines = []
+    """Render the map as plain text."""
+    lines = [where_to_go_on(shown, progress), ""] if len(shown) > 1 else []
     width = max((len(task.name) for lesson in shown for task in lesson.tasks), default=0)
     for lesson in shown:
-        lines.append(lesson.title)
+        lines.append(lesson.title + (f"  ({passed_of(lesson, progress)})" if len(shown) > 1 else ""))
         for task in lesson.tasks:
             mark, word = state(progress.get(task.name, TaskProgress()))
             lines.append(f"  {mark} {task.name:<{width}}  {word:<13}  {task.title}")
     return "\n".join([*lines, "", summary(shown, progress)])
 
 
+def where_to_go_on(shown: tuple[Lesson, ...], progress: Mapping[str, TaskProgress]) -> str:
+    """Name the lesson to start or to go on with: that of the first task that has not been passed."""
+    following = next_task(shown, progress)
+    if following is None:
+        return "You have passed every task."
+    lesson = next(lesson for lesson in shown if following in lesson.tasks)
+    begun = any(state(progress[task.name])[1] != "open" for task in all_tasks() if task.name in progress)
+    return f"{'Go on' if begun else 'Start'}: {pointer_to(lesson)}"
+
+
+def pointer_to(lesson: Lesson) -> str:
+    """Name a lesson so that a notebook makes a link of it (`links`): `lesson 03, Samplers`."""
+    return f"lesson {lesson.title.replace(' · ', ', ', 1)}"
+
+
+def passed_of(lesson: Lesson, progress: Mapping[str, TaskProgress]) -> str:
+    """Say how many of a lesson's tasks have been passed, and how many minutes its reading takes."""
+    minutes = next((each.minutes for each in all_lessons() if each.name == lesson.stem), "?")
+    passed = _count_passed(lesson.tasks, progress)
+    time = f"{minutes} minutes" if isinstance(minutes, int) else minutes
+    return f"{time}, {passed} of {len(lesson.tasks)} tasks"
+
+
+def _count_passed(tasks: Iterable[Task], progress: Mapping[str, TaskProgress]) -> int:
+    return sum(progress.get(task.name, TaskProgress()).passed for task in tasks)
+
+
 def summary(shown: tuple[Lesson, ...], progress: Mapping[str, TaskProgress]) -> str:
-    """One sentence: how many tasks are passed, and what is next."""
+    """State in a sentence how many tasks are passed, and what is next."""
     tasks = [task for lesson in shown for task in lesson.tasks]
-    passed = sum(progress.get(task.name, TaskProgress()).passed for task in tasks)
+    passed = _count_passed(tasks, progress)
     following = next_task(shown, progress)
     end = f"Next: {following.name}, in exercises/{following.lesson}." if following else "All done."
     return f"{passed} of {len(tasks)} tasks passed. {end}" if tasks else "There are no tasks here."
 
 
 def newer_versions(folder: Path) -> list[str]:
-    """One line for each file of the learner's copy (the one that `folder` is in) beside which a newer version lies."""
+    """List, a line each, the files of the learner's copy around `folder` for which a newer version is there."""
     copy = copy_around(folder)
     found = news(copy) if copy is not None else {}
     return [
@@ -90,7 +118,7 @@ def newer_versions(folder: Path) -> list[str]:
 
 
 def _title(path: Path) -> str:
-    """The notebook's first heading; its file name where there is none."""
+    """Read the notebook's first heading; its file name if there is none."""
     try:
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         found = re.search(r"^# (.+)$", "".join(cells[0]["source"]), re.MULTILINE)

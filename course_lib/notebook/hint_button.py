@@ -6,10 +6,10 @@ import contextlib
 
 from course_lib.grading.hints import next_hint
 from course_lib.grading.progress import Progress
-from course_lib.notebook.show import is_attended, widget_view
 from course_lib.notebook.task_panel import html_hint
-from course_lib.outcome.html import note
 from course_lib.tasks import Task
+from realranks.cells.show import is_attended, widget_view
+from realranks.outcome.html import note
 
 
 def offer_hint(task: Task, progress: Progress) -> None:
@@ -29,8 +29,8 @@ def offer_hint(task: Task, progress: Progress) -> None:
 
         def give(_: object) -> None:
             given = next_hint(task, progress)
-            told = "".join(map(note, progress.take_notices()))
-            shown = widgets.HTML(html_hint(given.title, list(given.hints), given.rest) + told)
+            notices = "".join(map(note, progress.take_notices()))
+            shown = widgets.HTML(html_hint(given.title, list(given.hints), given.rest) + notices)
             all_again = len(given.hints) > 1
             hints.children = (shown,) if all_again else (*hints.children, shown)
             label()

@@ -22,7 +22,7 @@ _NAMES = re.compile(
 
 
 def linked(html: str) -> str:
-    """The same HTML, with a link at each lesson and task that is named and can be opened from here."""
+    """Add a link at each lesson and task that the HTML names and that can be opened from here."""
     parts = _TAGS.split(html)
     parts[::2] = [_NAMES.sub(_link, part) for part in parts[::2]]
     return "".join(parts)
@@ -45,7 +45,7 @@ def _exercises(name: str) -> str:
 
 
 def _beside(folder: str, stem: str) -> str:
-    """The way from this notebook, whose folder is the current one; empty to itself, and where there is no such file."""
+    """Return the path from this notebook's folder (the current one); '' for itself or a missing file."""
     path = Path("..", folder, f"{stem}.ipynb")
     here = Path(os.environ.get("JPY_SESSION_NAME", ""))  # Jupyter's server tells the kernel its notebook
     return path.as_posix() if path.is_file() and path.resolve() != here else ""

@@ -23,12 +23,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from course_lib.notebook.board import tell_vote
-from course_lib.notebook.refused import Refused
-from course_lib.notebook.show import in_notebook, is_attended, sent_before, show_html, widget_view
-from course_lib.outcome.expect import Expectation, ExpectationError, in_words
-from course_lib.outcome.html import ORANGE, box, panel, prose
-from course_lib.outcome.outcome import Outcome
 from course_lib.questions import Decider, Option, QuestionError, decider, in_drawn_order, question_named
+from realranks.cells import foresight
+from realranks.cells.refused import UsageError
+from realranks.cells.show import in_notebook, is_attended, sent_before, show_html, widget_view
+from realranks.outcome.expect import Expectation, ExpectationError, in_words
+from realranks.outcome.html import ORANGE, box, panel, prose
+from realranks.outcome.outcome import Outcome
 
 if TYPE_CHECKING:
     import ipywidgets as widgets
@@ -84,10 +85,10 @@ class Prediction:
         """Commit to an answer, by its text or its number (from 1). Until the run you may change your mind.
 
         Raises:
-            Refused: there is no such answer, or the run has already decided.
+            UsageError: there is no such answer, or the run has already decided.
         """
         if self.outcome is not None:
-            raise Refused(
+            raise UsageError(
                 "The run has already decided this one: run the predict cell again to predict again."
             )
         texts = list(self.answers)
@@ -95,7 +96,7 @@ class Prediction:
             answer = texts[answer - 1]
         if answer not in self.answers:
             options = "; ".join(f"{number}: {text}" for number, text in enumerate(texts, 1))
-            raise Refused(f"There is no answer {answer!r}. Choose by text or number: {options}.")
+            raise UsageError(f"There is no answer {answer!r}. Choose by text or number: {options}.")
         if self.choice != answer:  # setting the radio button below calls this function again
             tell_vote(self.question, texts, str(answer))
         self.choice = str(answer)
@@ -104,7 +105,7 @@ class Prediction:
         self._tell(f"Your prediction: {self.choice}. Now run the next cell: it decides.")
 
     def __call__(self, answer: str | int) -> None:
-        """The same as `choose`."""
+        """Call `choose`."""
         self.choose(answer)
 
     @property
@@ -117,7 +118,7 @@ class Prediction:
         return "\n".join(lines)
 
     def foresees(self, outcome: Outcome) -> bool:
-        """Whether one of the answers, the learner's or another, is right."""
+        """Check whether one of the answers, the learner's or another, is right."""
         return any(
             _is_right(decider, outcome)
             for decider in self.answers.values()
@@ -198,7 +199,7 @@ class Prediction:
 
 @dataclass
 class Questions:
-    """What one kernel remembers of its questions.
+    """The questions of one kernel.
 
     Attributes:
         open: those that wait for a run. decided: by cell, the prediction that its last run was to decide.
@@ -230,12 +231,12 @@ def predict(
         values: for the places in the words of a question of the lessons.
 
     Raises:
-        Refused: there is no such question or choice, or an expectation cannot be read.
+        UsageError: there is no such question or choice, or an expectation cannot be read.
     """
     try:
         prediction = _asked_by_name(question, values) if answers is None else _asked(question, answers)
     except (ExpectationError, QuestionError) as error:
-        raise Refused(str(error)) from None
+        raise UsageError(str(error)) from None
     # One question is open at a time: asking again (re-running the cell) replaces it. What was chosen stays chosen: a
     # click on an answer makes its cell the active one, so the learner's next Shift+Enter asks the same question again.
     for before in QUESTIONS.open:
@@ -250,7 +251,7 @@ def predict(
 
 def _asked(question: str, answers: Mapping[str, str | Callable[[Outcome], bool]]) -> Prediction:
     if len(answers) < 2:
-        raise Refused("A prediction needs at least two answers to choose from.")
+        raise UsageError("A prediction needs at least two answers to choose from.")
     order = in_drawn_order(question, [Option(text, "") for text in answers])
     deciders = {option.says: answers[option.says] for option in order}
     return Prediction(
@@ -273,7 +274,7 @@ def reveal_predictions(outcome: Outcome) -> None:
 
 @dataclass(frozen=True)
 class Foreseen:
-    """What `--predicted` expects of a run: that one of the prediction's answers is right.
+    """The expectation of `--predicted`: one of the prediction's answers is right.
 
     Attributes:
         again: the cell has decided the question before. Then a learner who changes it and tries something else may also
@@ -284,15 +285,20 @@ class Foreseen:
     again: bool
 
     def met_by(self, outcome: Outcome) -> bool:
-        """True when the run ended as an answer says."""
+        """Check whether the run ended as one of the answers says."""
         return self.prediction.foresees(outcome) or (self.again and outcome.ok)
+
+    def decide(self, outcome: Outcome) -> None:
+        """Reveal the prediction, the first time."""
+        if not self.again:
+            self.prediction.reveal(outcome)
 
     def __str__(self) -> str:
         return "what one of the answers says"
 
 
 def foreseen(text: str, cell_id: str | None = None) -> Foreseen:
-    """What a run that decides a prediction may end with.
+    """Return the endings that a run deciding a prediction may have.
 
     Args:
         text: what is run.
@@ -300,7 +306,7 @@ def foreseen(text: str, cell_id: str | None = None) -> Foreseen:
             is always this one's: two cells may have the same text.
 
     Raises:
-        Refused: no question is open, and this cell has not decided one before; or nothing was chosen, for the first
+        UsageError: no question is open, and this cell has not decided one before; or nothing was chosen, for the first
             time.
     """
     opened = QUESTIONS.open[-1] if QUESTIONS.open else None
@@ -312,9 +318,10 @@ def foreseen(text: str, cell_id: str | None = None) -> Foreseen:
         return Foreseen(opened, again=False)
     if before is not None:
         return Foreseen(before, again=True)
-    raise Refused(
-        "--predicted: no question is open. Run the cell with predict(...) first, and choose an answer."
-    )
+    raise UsageError(foresight.NO_QUESTION)
+
+
+foresight.register(foreseen)
 
 
 def _ask_once(prediction: Prediction) -> None:
@@ -323,6 +330,6 @@ def _ask_once(prediction: Prediction) -> None:
         return
     if not sent_before(prediction.shown):  # all cells at once, as after a restart
         QUESTIONS.asked.add(prediction.words)
-        raise Refused(
+        raise UsageError(
             "You have not predicted yet: choose an answer above, or run this cell again without a prediction."
         )

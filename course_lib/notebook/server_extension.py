@@ -16,14 +16,15 @@ import os
 from typing import TYPE_CHECKING
 
 from course_lib.grading import HARNESS
-from course_lib.ranks.process import identity
-from course_lib.ranks.server.preload import preload_also
-from course_lib.ranks.server.zygote import SERVER, start_shared_zygote
+from realranks.ranks.process import identity
+from realranks.ranks.server.preload import preload_also
+from realranks.ranks.server.zygote import SERVER, start_shared_zygote
 
 if TYPE_CHECKING:
     from jupyter_server.serverapp import ServerApp
 
 #: The event that a Jupyter server emits when one of its kernels has been started, restarted, stopped.
+#: The one for files that are read would load torch for whoever browses: to list a folder emits it for each file.
 _KERNEL_ACTIONS = "https://events.jupyter.org/jupyter_server/kernel_actions/v1"
 #: The session with the notebook's path is written down some milliseconds after its kernel has started.
 _LOOK_AFTER = (0.05, 0.2, 1.0)
@@ -31,7 +32,7 @@ _MENTION = "course_lib"
 
 
 def _load_jupyter_server_extension(app: ServerApp) -> None:
-    """Called by the server when it starts."""
+    """Set up the extension; the server calls this when it starts."""
     if os.name != "posix" or app.event_logger is None:
         return  # on Windows, the course runs in WSL 2
     os.environ[SERVER] = identity(os.getpid())
@@ -58,7 +59,7 @@ async def kernel_started(app: ServerApp, kernel: str) -> None:
 
 
 async def _notebook_of(app: ServerApp, kernel: str) -> str | None:
-    """The path of the notebook that this kernel belongs to, as the server names it."""
+    """Return the path of the notebook that this kernel belongs to, as the server names it."""
     for session in await app.session_manager.list_sessions():
         if session["kernel"]["id"] == kernel and session["type"] == "notebook":
             return str(session["path"])

@@ -18,12 +18,12 @@ from course_lib.grading.verdict import VerdictKind, text_report
 from course_lib.notebook.board import tell_verdict
 from course_lib.notebook.course_map import lessons, newer_versions, text_map
 from course_lib.notebook.hint_button import offer_hint
-from course_lib.notebook.judge import refusing
-from course_lib.notebook.options import options_of
-from course_lib.notebook.refused import Refused
-from course_lib.notebook.show import Trials, show_html
 from course_lib.notebook.task_panel import html_hint, html_map, html_solution, html_verdict
 from course_lib.tasks import Task, UnknownTaskError, find_task
+from realranks.cells.judge import refusing
+from realranks.cells.options import options_of
+from realranks.cells.refused import UsageError
+from realranks.cells.show import Trials, show_html
 
 STRICT = "DDP_COURSE_STRICT"
 
@@ -66,7 +66,7 @@ class TaskMagics(Magics):
         with refusing():
             verdict = grade(task, cell, first_line=first_line, seed=_number(options.seed), tell=trials.tell)
         self.last = task
-        self.progress_log.judged(verdict)
+        self.progress_log.record(verdict)
         tell_verdict(verdict)
         trials.finish(text_report(verdict, options.suspect), html_verdict(verdict, options.suspect))
         if not verdict.passed:
@@ -80,7 +80,7 @@ class TaskMagics(Magics):
     @argument("name", nargs="?", help="the task; left out: the one that was checked last")
     @line_magic
     def hint(self, line: str) -> None:
-        """The next hint for a task: `%hint lesson.name`."""
+        """Show the next hint for a task: `%hint lesson.name`."""
         task = self._find(options_of(self.hint, line, "%hint").name, "%hint")
         given = next_hint(task, self.progress_log)
         show_html(str(given), html_hint(given.title, list(given.hints), given.rest))
@@ -91,12 +91,12 @@ class TaskMagics(Magics):
     @argument("--give-up", action="store_true", help="show it though no answer of yours has passed")
     @line_magic
     def solution(self, line: str) -> None:
-        """A solution, once you have passed (`%solution lesson.name`) or want to give up."""
+        """Show a solution, once you have passed (`%solution lesson.name`) or want to give up."""
         options = options_of(self.solution, line, "%solution")
         task = self._find(options.name, "%solution")
         progress = self.progress_log.of(task.name)
         if not (progress.passed or progress.gave_up or options.give_up):
-            raise Refused(
+            raise UsageError(
                 f"The solution of {task.name} opens once your answer has passed. "
                 f"To see it before: %solution {task.name} --give-up"
             )
@@ -104,9 +104,7 @@ class TaskMagics(Magics):
             self.progress_log.give_up(task.name)
         source = task_cell(task, solved=True)
         if source is None:
-            raise Refused(
-                f"The solution is not here: the course's folder has no solutions/sources/{task.lesson}.py."
-            )
+            raise UsageError("The solution is not here: its lesson has no cell for it.")
         note = "One of several good ways: answers are judged by what they do."
         show_html(f"A solution of {task.name}\n\n{source}\n\n{note}", html_solution(task, source, note))
         self._tell_notices()
@@ -115,11 +113,11 @@ class TaskMagics(Magics):
     @argument("lesson", nargs="?", default="", help="one lesson, as in 03")
     @line_magic
     def progress(self, line: str) -> None:
-        """The course map, how far you are and what is next: `%progress`."""
+        """Show the course map, how far you are and what is next: `%progress`."""
         wanted = options_of(self.progress, line, "%progress").lesson
         shown = tuple(lesson for lesson in lessons() if lesson.stem.startswith(wanted))
         if not shown:
-            raise Refused(f"There is no lesson {wanted!r}; %progress shows all of them.")
+            raise UsageError(f"There is no lesson {wanted!r}; %progress shows all of them.")
         progress = self.progress_log.all()
         newer = newer_versions(Path.cwd())
         show_html("\n".join([text_map(shown, progress), *newer]), html_map(shown, progress, newer))
@@ -129,11 +127,11 @@ class TaskMagics(Magics):
         if not name:
             if self.last is not None and magic != "%%task":
                 return self.last
-            raise Refused(f"{magic} needs the name of a task, as in {magic} samplers.shard_indices")
+            raise UsageError(f"{magic} needs the name of a task, as in {magic} samplers.shard_indices")
         try:
             return find_task(name)
         except UnknownTaskError as error:
-            raise Refused(str(error)) from None
+            raise UsageError(str(error)) from None
 
     def _tell_notices(self) -> None:
         for notice in self.progress_log.take_notices():
@@ -141,12 +139,12 @@ class TaskMagics(Magics):
 
 
 def _script(task: Task, cell: str) -> tuple[str, int]:
-    """The script that this cell means, and its first line: the file beside the notebook, or what is in the cell."""
+    """Return the task's script and its first line: the cell's code, or else the file beside the notebook."""
     if has_code(cell):
         return cell, 2
     found = answer_in_file(task, Path.cwd())
     if found is None:
-        raise Refused(f"There is no file {task.script} beside this notebook.")
+        raise UsageError(f"There is no file {task.script} beside this notebook.")
     return found.source, found.first_line
 
 
@@ -156,7 +154,7 @@ def _number(text: str | None) -> int | None:
     try:
         return int(text)
     except ValueError:
-        raise Refused(f"%%task --seed takes a whole number, not {text!r}.") from None
+        raise UsageError(f"%%task --seed takes a whole number, not {text!r}.") from None
 
 
 def register(shell: InteractiveShell) -> None:

@@ -15,9 +15,17 @@ from course_lib.grading.verdict import (
     closing_lines,
     to_show,
 )
-from course_lib.notebook.course_map import Lesson, state, summary
-from course_lib.outcome.html import box, code, note, panel, pre, prose
+from course_lib.notebook.course_map import (
+    Lesson,
+    next_task,
+    passed_of,
+    pointer_to,
+    state,
+    summary,
+    where_to_go_on,
+)
 from course_lib.tasks import Task
+from realranks.outcome.html import box, code, note, panel, pre, prose
 
 _MOODS = {
     VerdictKind.PASS: "good",
@@ -32,7 +40,7 @@ _CELL = "padding: 2px 16px 2px 0; border: none; text-align: left; vertical-align
 
 
 def html_verdict(verdict: Verdict, suspect: str = "") -> str:
-    """The report of a checked answer; `suspect` is what the learner suspects, see `to_show`."""
+    """Render the report of a checked answer; `suspect` is what the learner suspects, see `to_show`."""
     verdict = to_show(verdict, suspect)
     parts = [f"<div>{prose(verdict.headline)}</div>"]
     if verdict.details:
@@ -70,30 +78,37 @@ def _check(check: CheckResult) -> str:
 
 
 def _with_code(line: str) -> str:
-    """A line whose end is something to type."""
+    """Render a line; a command at its end, such as `%hint`, is set as code."""
     head, found, command = line.partition(": %")
     return f"{escape(head)}: {code(f'%{command}')}" if found else escape(line)
 
 
 def html_hint(title: str, hints: list[str], rest: str) -> str:
-    """One hint, or all of them again."""
+    """Render one hint, or all of them again."""
     items = "".join(f"<div>{prose(hint)}</div>" for hint in hints)
     return panel(box("calm", title, items + note(rest)))
 
 
 def html_solution(task: Task, source: str, remark: str) -> str:
-    """The course's own answer."""
+    """Render the course's own answer."""
     return panel(box("calm", f"A solution of {task.name}", pre(source) + note(remark)))
 
 
 def html_map(
     shown: tuple[Lesson, ...], progress: Mapping[str, TaskProgress], remarks: Iterable[str] = ()
 ) -> str:
-    """The course map, with remarks below it."""
-    parts = []
+    """Render the course map, with remarks below it."""
+    parts = [box("ask", where_to_go_on(shown, progress))] if len(shown) > 1 else []
+    following = next_task(shown, progress)
     for lesson in shown:
         lines = [_row(task, progress.get(task.name, TaskProgress())) for task in lesson.tasks]
-        parts.append(f"<div><b>{escape(lesson.title)}</b></div>" + (_table(lines) if lines else ""))
+        table = _table(lines) if lines else ""
+        if len(shown) == 1:
+            parts.append(f"<div><b>{escape(lesson.title)}</b></div>{table}")
+        else:
+            opened = " open" * (following in lesson.tasks)
+            title = f"<b>{escape(pointer_to(lesson))}</b> ({escape(passed_of(lesson, progress))})"
+            parts.append(f"<details{opened}><summary>{title}</summary>{table}</details>")
     return panel(*parts, f"<div>{escape(summary(shown, progress))}</div>", *map(note, remarks))
 
 

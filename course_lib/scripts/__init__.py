@@ -1,1 +1,1 @@
-"""WATCH A SCRIPT: run anybody's script on ranks of ours, or join ranks that torchrun has started; say how it went."""
+"""What lessons use of the engine to run scripts, by the name by which they import it."""

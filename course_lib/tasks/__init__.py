@@ -1,6 +1,6 @@
-"""ASK: the graded tasks, one folder a lesson, one file and one class a task.
+"""ASK: what graded tasks are made of. Each is a class in a file of its own, in the `tasks/` of its lesson's folder.
 
-To add a task, put a file with a `Task` class into the folder of its lesson: nothing else has to be registered.
+To add a task, put a file with a `Task` class there: nothing else has to be registered.
 `task` holds what a task is made of, `compared` the base of those whose observations are compared with an oracle,
 `catalogue` finds them by name, `toys` has the small data sets and models that answers are run on, and reads what they
 give. May import `doctor`, `watch` and `ranks`; importing it imports no torch (that happens inside ranks).

@@ -1,4 +1,4 @@
-"""Find tasks by name: every `Task` class in a module below this package is one."""
+"""Find tasks by name: every `Task` class in a module of a lesson's `tasks/` is one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import functools
 import importlib
 import pkgutil
 
+from course_lib.syllabus import all_lessons
 from course_lib.tasks.task import Task
 
 #: Names that tasks had before they moved to another lesson: learners' own copies and their progress still have them.
@@ -19,11 +20,14 @@ class UnknownTaskError(LookupError):
 
 @functools.cache
 def all_tasks() -> tuple[Task, ...]:
-    """One instance of every task, by lesson and place."""
-    package = importlib.import_module("course_lib.tasks")
+    """Return one instance of every task, by lesson and place."""
     found: list[Task] = []
-    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-        content = importlib.import_module(module.name)
+    packages = ((f"course_lib.lessons.{each.topic}.tasks", each.folder / "tasks") for each in all_lessons())
+    modules = (
+        f"{name}.{each.name}" for name, folder in packages for each in pkgutil.iter_modules([str(folder)])
+    )
+    for name in modules:
+        content = importlib.import_module(name)
         classes = (
             item for item in vars(content).values() if isinstance(item, type) and issubclass(item, Task)
         )
@@ -32,7 +36,7 @@ def all_tasks() -> tuple[Task, ...]:
 
 
 def find_task(name: str) -> Task:
-    """The task of this name, or that had it once.
+    """Return the task of this name, or of this former name.
 
     Raises:
         UnknownTaskError: with the names that come nearest.
@@ -42,17 +46,17 @@ def find_task(name: str) -> Task:
     if name in tasks:
         return tasks[name]
     lesson, _, function = name.rpartition(".")
-    there = {full.rpartition(".")[2]: full for full in tasks if full.startswith(f"{lesson}.")}
-    if there:
-        near = [there[one] for one in difflib.get_close_matches(function, there, n=3, cutoff=0.6)]
+    of_lesson = {full.rpartition(".")[2]: full for full in tasks if full.startswith(f"{lesson}.")}
+    if of_lesson:
+        near = [of_lesson[one] for one in difflib.get_close_matches(function, of_lesson, n=3, cutoff=0.6)]
     else:
         ends = [full for full in tasks if full.rpartition(".")[2] == function]
         near = ends or difflib.get_close_matches(name, tasks, n=3, cutoff=0.6)
     if near:
         raise UnknownTaskError(f"There is no task {name!r}. Did you mean {' or '.join(near)}?")
-    if there:
+    if of_lesson:
         raise UnknownTaskError(
-            f"There is no task {name!r}. Tasks of that lesson: {', '.join(there.values())}."
+            f"There is no task {name!r}. Tasks of that lesson: {', '.join(of_lesson.values())}."
         )
     raise UnknownTaskError(
         f"There is no task {name!r}. A task is lesson.name, such as {next(iter(tasks))}; "

@@ -52,9 +52,9 @@ class Compared(Task[CaseT, SeenT, dict[str, list[PartT]]], Generic[CaseT, SeenT,
     one_may_fit = True
 
     def recognise(self, trials: Sequence[Trial[CaseT, SeenT, dict[str, list[PartT]]]]) -> Recognised:
-        """The misconceptions under whose name the oracle has just this, in the parts that misconceptions decide."""
+        """Name the misconceptions for which the oracle predicts this, in the parts that misconceptions decide."""
         given = dict.fromkeys(name for trial in trials for name in trial.oracle)
-        names = [*self.gravest_first(given), *(name for name in given if " + " in name)]
+        names = [*self.by_severity(given), *(name for name in given if " + " in name)]
 
         def predicts(trial: Trial[CaseT, SeenT, dict[str, list[PartT]]], name: str) -> list[Any]:
             by_rank = trial.oracle.get(name, trial.oracle["right"])  # it makes no difference in this case
@@ -66,12 +66,12 @@ class Compared(Task[CaseT, SeenT, dict[str, list[PartT]]], Generic[CaseT, SeenT,
         return recognise_by_name(trials, names, predicts, self.alike, alone=self.one_may_fit)
 
     def alike(self, seen: object, predicted: object) -> bool:
-        """Whether this was seen, as far as `predicted` decides it."""
+        """Return whether this was seen, as far as `predicted` decides it."""
         return fits(seen, predicted, self.tolerance or ROUNDING)
 
 
 def fits(seen: Any, right: Any, tolerance: Tolerance) -> bool:
-    """The same, numbers up to a tolerance; a mapping is looked at where `right` has something."""
+    """Return whether both are equal, numbers up to a tolerance; of a mapping, only the keys in `right` count."""
     if isinstance(right, Mapping):
         return isinstance(seen, Mapping) and all(fits(seen.get(key), right[key], tolerance) for key in right)
     if isinstance(right, list):
@@ -86,7 +86,7 @@ def fits(seen: Any, right: Any, tolerance: Tolerance) -> bool:
 
 
 def gap(seen: Any, right: Any) -> float:
-    """The largest difference between numbers in these; infinite where one has something else than a number."""
+    """Return the largest difference between numbers in these; infinite where one is not a number."""
     if isinstance(right, list) and isinstance(seen, list) and len(seen) == len(right):
         return max((gap(one, other) for one, other in zip(seen, right, strict=True)), default=0.0)
     if isinstance(seen, float | int) and isinstance(right, float | int):
@@ -106,7 +106,7 @@ def compared(
     when: Callable[[Any], bool] = lambda _: True,
     gate: bool = False,
 ) -> Judge:
-    """A check: every rank has what the oracle calls right.
+    """Make a check: every rank has what the oracle calls right.
 
     Args:
         said: of the first rank that has not (see `said_of`): it has {seen}, and not {right}; the largest difference is
@@ -122,7 +122,7 @@ def compared(
         return _part(trial.oracle["right"][rank], of) if right is None else right(trial, rank)
 
     def pairs(trial: Trial) -> Iterator[tuple[int, int, Any, Any]]:
-        """The number of an item, the rank, what it has, and what is right."""
+        """Yield the number of an item, the rank, what it has, and what is right."""
         parts = [(rank, _part(seen, of), right_of(trial, rank)) for rank, seen in sorted(trial.seen.items())]
         if not each:
             yield from ((1, *one) for one in parts)
@@ -149,7 +149,7 @@ def compared(
 def same_everywhere(
     sentence: str, said: str, *, of: Path = (), each: bool = False, known: Known = None
 ) -> Judge:
-    """A check: every rank has what rank 0 has, up to 1e-6; the arguments are those of `compared`."""
+    """Make a check: every rank has what rank 0 has, up to 1e-6; for the arguments see `compared`."""
 
     def of_rank_0(trial: Trial, _rank: int) -> Any:
         return _part(trial.seen[0], of)
@@ -162,13 +162,15 @@ def _part(value: Any, path: Path) -> Any:
 
 
 def _shown(value: object) -> object:
+    if isinstance(value, float) and not value.is_integer():
+        return float(f"{value:.6g}")
     return short(value) if isinstance(value, list) else value
 
 
 def at_most(
     sentence: str, said: str, known: str | None = None, *, of: str, limit: Callable[[Any, int], float]
 ) -> Judge:
-    """A check: no rank has more of something than `limit` gives for the case and the rank; it has {seen}."""
+    """Make a check: no rank has more of something than `limit` gives for the case and the rank; it has {seen}."""
 
     @check(sentence)
     def judge(task: Task, trial: Trial) -> Miss | None:

@@ -12,6 +12,7 @@ import contextlib
 import functools
 import gc
 import importlib
+import json
 import logging
 import os
 import signal
@@ -25,23 +26,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec
 
-from course_lib.ranks.host_names import ask_no_name_server
-from course_lib.ranks.inside import worker
-from course_lib.ranks.inside.freeing import free_blocked
-from course_lib.ranks.inside.process_group import RENDEZVOUS
-from course_lib.ranks.inside.seeds import seed_rank
+from realranks.ranks.host_names import ask_no_name_server
+from realranks.ranks.inside import worker
+from realranks.ranks.inside.freeing import free_blocked
+from realranks.ranks.inside.process_group import RENDEZVOUS
+from realranks.ranks.inside.seeds import seed_rank
 
 _P = ParamSpec("_P")
 
-#: Set where the agent has told this process to end while it was at its end anyway.
-_TOLD_TO_END = threading.Event()
+#: Set when the agent asks this process to end while it is ending anyway.
+_END_REQUESTED = threading.Event()
 #: Groups that a script has destroyed while a DDP model held them.
 _KEPT: list[object] = []
 
 
 @dataclass(frozen=True)
 class Ended:
-    """Whether all processes ended well, and whether they were killed because the time was up."""
+    """The end of all processes: whether it was a good one, and whether they were killed because the time was up."""
 
     ok: bool
     late: bool
@@ -92,7 +93,7 @@ def launch(
     # Restarted processes must not read the addresses of those before them. Without restarts they share the agent's
     # store, which listens before any of them starts.
     os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = str(int(restarts > 0))
-    with _quiet(), _killed_after(seconds) as late:
+    with _quiet(), _kill_after(seconds) as late:
         try:
             elastic_launch(config, process)(*arguments)
         except Exception:  # a process that failed, or whatever the script has done to its agent
@@ -101,7 +102,7 @@ def launch(
 
 
 def end_those_that_have_returned() -> None:
-    """In a process that becomes an agent: when it asks its workers to end, those whose script is over end at once.
+    """Let an agent end workers at once that have run their script to its end.
 
     A process that `torchrun` has started is gone when its script is over. One that is forked waits until the agent has
     read what all have returned; an agent that has been asked to end reads nothing.
@@ -120,7 +121,7 @@ def end_those_that_have_returned() -> None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """The agent logs each failed process with a traceback of its own: the judges tell it better."""
+    """Silence the agent's log: its traceback for each failed process says less than the checks."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     # Its rendezvous asks for the whole stack, sources included, to name itself in a log that goes nowhere: half a
@@ -135,8 +136,8 @@ def _quiet() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _killed_after(seconds: float) -> Iterator[threading.Event]:
-    """A way out of a hang: when the time is up, every process below this one is killed."""
+def _kill_after(seconds: float) -> Iterator[threading.Event]:
+    """Kill every process below this one when the time is up, as a way out of a hang."""
     import psutil
 
     late = threading.Event()
@@ -157,19 +158,19 @@ def _killed_after(seconds: float) -> Iterator[threading.Event]:
 
 
 def become_a_process() -> None:
-    """In a process that the agent has forked from a rank of the course: be as one that `torchrun` has started."""
+    """Turn a process that the agent forked from a rank of the course into one that `torchrun` has started."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)  # the agent's own handlers are nothing for its children
-    _let_go_of_the_agents_wires()
+    _close_inherited_sockets()
     # It is not a rank of the course any more: torchrun's own rendezvous, no wire to a kernel.
     worker.CURRENT = None
     RENDEZVOUS.uninstall()
     seed_rank(int(os.environ["RANK"]))
-    _stay_to_the_end()
+    _outlive_agent()
 
 
-def _stay_to_the_end() -> None:
-    """From when it has destroyed the process group on, a process ends by itself, also when its agent ends all for one.
+def _outlive_agent() -> None:
+    """Let a process that has destroyed its process group end by itself, even if the agent ends all for one.
 
     Destroying the group closes its connections. Whoever waits for this process in a collective fails by that, and the
     agent would end this one, too: before or after it has noted what it did, by chance.
@@ -187,7 +188,7 @@ def _stay_to_the_end() -> None:
             _KEPT.extend(wrapper.process_group for wrapper in wrappers)
             if {*arguments, *options.values()} <= {None, dist.group.WORLD}:  # all groups
                 with contextlib.suppress(ValueError):  # only the main thread may
-                    signal.signal(signal.SIGTERM, lambda *_: _TOLD_TO_END.set())
+                    signal.signal(signal.SIGTERM, lambda *_: _END_REQUESTED.set())
             original(*arguments, **options)
 
         return destroy_process_group
@@ -196,20 +197,20 @@ def _stay_to_the_end() -> None:
 
 
 def leave(code: int) -> None:
-    """What a process does last: all is noted, and it may be ended.
+    """End this process; everything is noted, so it may be killed from here on.
 
     Args:
         code: its exit code. With 0 it returns, because the agent waits for what its processes return. Until all have
             done so, the process lives on; its connections end here, as those of a process of `torchrun` would.
     """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    if code or _TOLD_TO_END.is_set():
+    if code or _END_REQUESTED.is_set():
         os._exit(code)
     free_blocked(store_port=None)
 
 
-def _let_go_of_the_agents_wires() -> None:
-    """Sockets that came with the fork are the agent's: whoever frees this process must not shut those down.
+def _close_inherited_sockets() -> None:
+    """Close inherited sockets of the agent: who frees this process must not shut those down.
 
     The numbers stay taken, because objects of the agent live on in this process and would close them.
     """
@@ -221,12 +222,12 @@ def _let_go_of_the_agents_wires() -> None:
 
 
 def exit_code(ended: ScriptEnded | SystemExit) -> int:
-    """The exit code of a process that ends like this: a text, or any other object, makes 1."""
+    """Return the exit code of a process that ends like this: a text, or any other object, makes 1."""
     return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
 
 
 def line_in(script: str, error: BaseException) -> int:
-    """The last line of the script itself in an error's traceback; 0 where it has none."""
+    """Return the last line of the script itself in an error's traceback; 0 where it has none."""
     lines = [
         frame.lineno or 0 for frame in traceback.extract_tb(error.__traceback__) if frame.filename == script
     ]
@@ -259,3 +260,10 @@ def run_as_main(script: str, arguments: Sequence[str]) -> None:
             raise
     finally:
         os._exit = leave
+
+
+def write_whole(path: Path, content: object) -> None:
+    """Write JSON that is there as a whole or not at all: the agent may kill the process that writes it."""
+    written = path.with_suffix(".part")
+    written.write_text(json.dumps(content))
+    os.replace(written, path)

@@ -1,4 +1,4 @@
-"""Which rank would wait for ever, found without a hang.
+"""Sentinels that show, without a hang, which rank would wait for ever.
 
 A rank that has ended, where another one may still wait for it in an all-reduce, sends marks: it joins every all-reduce
 until all ranks have sent one in the same. No gradient comes near a mark, so a rank whose gradient has met one knows
@@ -18,7 +18,7 @@ _MARK = 2.0**100
 
 
 def send_marks(*shape: int) -> int:
-    """How many this rank sent until all had sent one at once."""
+    """Send marks until all ranks send one at the same time; return how many this rank sent."""
     import torch
     import torch.distributed as dist
 
@@ -31,5 +31,5 @@ def send_marks(*shape: int) -> int:
 
 
 def met_a_mark(gradient: Tensor) -> bool:
-    """Whether another rank had ended when this gradient was averaged."""
+    """Return whether another rank had ended when this gradient was averaged."""
     return bool((gradient.abs() > _MARK / 2**20).any())

@@ -1,4 +1,4 @@
-"""Is an oracle steady, or does rounding decide? The same computation in float32 and in float64, compared.
+"""The conditioning of oracles: whether rounding decides, by the same computation in float32 and in float64.
 
 A right answer adds the same numbers in another order than the oracle, so it ends a little beside it. Where training
 amplifies rounding (a rate too large for that case, a value beside the kink of a ReLU) it may end far beside it, and
@@ -21,19 +21,19 @@ _NUMBERS = frozenset({float, int})
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far a right number may be from the oracle's: absolutely, and as a part of the oracle's."""
+    """The tolerated distance of a right number from the oracle's: absolute, and as a part of the oracle's."""
 
     absolute: float
     relative: float = 0.0
 
     def admits(self, found: float, right: float, share: float = 1.0) -> bool:
-        """True for what is near enough, in this share of the tolerance; infinities and NaN equal themselves."""
+        """Return whether a number is near enough, in this share of the tolerance; inf and NaN equal themselves."""
         if found == right or (found != found and right != right):
             return True
         return abs(found - right) <= share * (self.absolute + self.relative * abs(right))
 
     def admits_all(self, found: Sequence[float], right: Sequence[float], share: float = 1.0) -> bool:
-        """True where it is known at once to admit every pair; a call for each number takes longer than to train them.
+        """Return whether all pairs are admitted, sooner than a call for each number does.
 
         NaN are left to `admits`.
         """
@@ -44,7 +44,7 @@ class Tolerance:
 
 
 def agree(oracle: object, precise: object, tolerance: Tolerance) -> bool:
-    """Whether all numbers in these two, which are JSON-able, are equal up to a share of the tolerance."""
+    """Return whether all numbers in these two, which are JSON-able, are equal up to a share of the tolerance."""
     if isinstance(oracle, Mapping) and isinstance(precise, Mapping):
         return oracle.keys() == precise.keys() and all(
             agree(oracle[key], precise[key], tolerance) for key in oracle
@@ -63,7 +63,7 @@ def agree(oracle: object, precise: object, tolerance: Tolerance) -> bool:
 
 @contextlib.contextmanager
 def in_float64() -> Iterator[None]:
-    """Within this block torch computes in float64, with the numbers that it would draw in float32."""
+    """Let torch compute in float64 within this block, with the random numbers that it draws in float32."""
     import torch
     from torch.overrides import TorchFunctionMode
 

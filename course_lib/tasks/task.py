@@ -1,4 +1,4 @@
-"""What a graded task is made of.
+"""The parts of a graded task.
 
 A task is a class with four parts, each in the place where it runs:
 
@@ -29,10 +29,10 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from course_lib.outcome.fold import rank_list
-from course_lib.outcome.outcome import Outcome, RankError
 from course_lib.tasks.precision import Tolerance
 from course_lib.tasks.words import Misconception, words_of
+from realranks.outcome.fold import rank_list
+from realranks.outcome.outcome import Outcome, RankError
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as _Open  # with a default: a plain `Task` is a task of any types
@@ -67,14 +67,15 @@ class Trial(Generic[CaseT, SeenT, OracleT]):
     wrong_kinds: Mapping[int, str] = field(default_factory=dict)
 
     def with_seen(self, seen: Mapping[int, _Predicted]) -> Trial[CaseT, _Predicted, OracleT]:
-        """The same trial with a part of what was seen, or what was made of it."""
+        """Return the same trial with a part of what was seen, or what was made of it."""
         return Trial(self.world_size, self.case, self.oracle, seen)
 
     def on_all_ranks(self, one: _Predicted) -> list[_Predicted]:
-        """The same for every rank."""
+        """Return the same for every rank."""
         return [one] * self.world_size
 
 
+# Not a value in the observation's place: every check, and every `recognise`, would have to ask for it.
 class WrongKind(Exception):
     """An answer's value is not of the kind asked for; the message says what it is instead, as after "returned"."""
 
@@ -97,7 +98,7 @@ class Check:
 
     A `gate` that is missed ends the judging: what comes after it would make no sense. `of_kind` marks the gate that
     looks at `Trial.wrong_kinds`; other checks do not see trials that have any. `suspects` are words, with blanks
-    between them: where a task's checks have some, a learner is told of a miss only after naming one of them.
+    between them: where a task's checks have some, a learner sees a miss only after naming one of them.
     """
 
     sentence: str
@@ -118,12 +119,12 @@ def check(sentence: str, *, gate: bool = False, suspects: str = "") -> Callable[
 
 
 def ranks_text(count: int) -> str:
-    """`1 rank`, `4 ranks`."""
+    """Return `1 rank`, `4 ranks`."""
     return "1 rank" if count == 1 else f"{count} ranks"
 
 
 def said_of(task: Task, trial: Trial, rank: int, said: str, **values: object) -> str:
-    """A sentence about a rank, from one with gaps.
+    """Fill the gaps in a sentence about a rank.
 
     Args:
         said: in it stand {rank}, {ranks} (how many there are), {gang} ("4 ranks"), {case} (its description), the parts
@@ -138,7 +139,7 @@ def gate(
     said: str = "rank {rank} of {ranks} returned {given}",
     known: Callable[[Trial], str | None] = lambda _: None,
 ) -> Judge:
-    """The gate of most tasks: on every rank the answer gave something of the kind asked for (see `WrongKind`).
+    """Make the gate of most tasks: on every rank the answer gave a value of the kind asked for (see `WrongKind`).
 
     Args:
         said: of the first rank on which it did not (see `said_of`): what it gave is {given}, all such ranks are {who}.
@@ -198,13 +199,18 @@ class Task(Generic[CaseT, SeenT, OracleT]):
 
     @property
     def hints(self) -> tuple[str, ...]:
-        """Two or more, each a step further than the one before."""
+        """Two or more, each going a step further than the one before."""
         return words_of(self.name).hints
 
     @property
     def misconceptions(self) -> tuple[Misconception, ...]:
         """The gravest first; a verdict names them in this order."""
         return words_of(self.name).misconceptions
+
+    @property
+    def topic(self) -> str:
+        """The topic of its lesson, which is the folder's name: `samplers`."""
+        return self.name.partition(".")[0]
 
     @property
     def function(self) -> str:
@@ -221,16 +227,16 @@ class Task(Generic[CaseT, SeenT, OracleT]):
         return tuple(item for item in found if item is not None)
 
     def misconception(self, id_: str) -> Misconception:
-        """The task's misconception of this id; raises KeyError when the task has none."""
+        """Return the misconception with this id; raises KeyError when the task has none."""
         return {item.id: item for item in self.misconceptions}[id_]
 
-    def gravest_first(self, names: Iterable[str]) -> list[str]:
-        """Those of the names (see `models`) that are misconceptions of this task, in their order."""
+    def by_severity(self, names: Iterable[str]) -> list[str]:
+        """Return those of the names (see `models`) that are misconceptions of this task, in their order."""
         known = list(names)
         return [name for item in self.misconceptions for name in known if name.partition("/")[0] == item.id]
 
     def cases(self, world_size: int, chance: random.Random) -> Iterator[CaseT]:
-        """What the answer is called with on a gang of this size; JSON-able, drawn from `chance` only."""
+        """Yield the arguments for the answer on a gang of this size; JSON-able, drawn from `chance` only."""
         raise NotImplementedError
 
     def trial(self, answer: Callable[..., Any], case: CaseT) -> SeenT:
@@ -244,7 +250,7 @@ class Task(Generic[CaseT, SeenT, OracleT]):
         raise NotImplementedError
 
     def oracle(self, case: CaseT, world_size: int) -> object:
-        """What is right (and what known misconceptions would give); runs where no answer has ever been.
+        """Return what is right (and what known misconceptions would give); runs where no answer has been.
 
         In a mapping, a function without arguments stands for what it returns. Where `tolerance` is given, `reference`
         is computed once more, in float64: of such functions, only those that it takes are called then.
@@ -252,37 +258,37 @@ class Task(Generic[CaseT, SeenT, OracleT]):
         return None
 
     def reference(self, oracle: Any) -> object:
-        """The part of the oracle that is right: what answers are compared with."""
+        """Return the part of the oracle that is right: what answers are compared with."""
         return oracle["right"] if isinstance(oracle, Mapping) and "right" in oracle else oracle
 
     def describe(self, case: CaseT) -> str:
-        """A case in a few words, for a sentence such as 'on 4 ranks, with ...'."""
+        """Describe a case in a few words, for a sentence such as 'on 4 ranks, with ...'."""
         return ", ".join(
             f"{name}={value}" for name, value in case.items() if isinstance(value, int | float | str)
         )
 
     def recognise(self, trials: Sequence[Trial[CaseT, SeenT, OracleT]]) -> Recognised:
-        """The misconceptions that explain the trials which fail; asked when a miss does not name its own."""
+        """Return the misconceptions that explain the failing trials; asked when a miss does not name its own."""
         return None
 
     def symptoms(self, trials: Sequence[Trial[CaseT, SeenT, OracleT]]) -> tuple[str, ...]:
-        """What anybody would see of a wrong answer, without its causes: one sentence each."""
+        """Return the symptoms of a wrong answer without their causes, one sentence each."""
         return ()
 
     def recognise_ending(
         self, outcome: Outcome, trials: Sequence[Trial[CaseT, SeenT, OracleT]]
     ) -> Recognised:
-        """The misconceptions behind a call that raised, died or hung after `trials` went through."""
+        """Return the misconceptions behind a call that raised, died or hung after `trials` went through."""
         return self.recognise(trials)
 
     def explain_error(self, error: RankError) -> str:
-        """What a rank did whose memory ran out because the task wants it to ("raised ..."); empty for other errors."""
+        """Describe an out-of-memory error that the task itself causes ("raised ..."); '' for other errors."""
         return ""
 
 
 @dataclass(frozen=True)
 class Model(Generic[_Trial, _Predicted]):
-    """What a right answer, or one with certain misconceptions, gives: an observation for each rank, for each trial.
+    """A model of answers, right or with certain misconceptions: an observation for each rank, for each trial.
 
     Attributes:
         misconception: the id, or the ids of several that act together.
@@ -296,7 +302,7 @@ class Model(Generic[_Trial, _Predicted]):
 def models(
     names: Iterable[str], predicts: Callable[[_Trial, str], Sequence[_Predicted]]
 ) -> list[Model[_Trial, _Predicted]]:
-    """A model per name, which is the id of a misconception, with a variant (`summed/late`) or not.
+    """Return a model per name, which is the id of a misconception, with a variant (`summed/late`) or not.
 
     Ids of several that act together are joined: `summed + not_zeroed`.
 
@@ -323,7 +329,7 @@ def recognise_by_name(
     *,
     alone: bool = True,
 ) -> Recognised:
-    """The models of these names (see `models`) that explain the trials which fail (see `recognise_by_models`).
+    """Return the misconceptions of these names (see `models`) that explain the failing trials.
 
     Args:
         names: the gravest first; of `right` there is no model.
@@ -342,7 +348,7 @@ def recognise_by_models(
     together: Sequence[Model[_Trial, _Predicted]] = (),
     alone: bool = True,
 ) -> Recognised:
-    """The models that explain the trials which fail; `models` are in the order of their gravity.
+    """Return the models that explain the failing trials; `models` are in the order of their gravity.
 
     One that fits every rank of every trial explains everything. Where there is none, several mistakes are at work, or
     one that is not known: then the first failing trial names the model that fits it and most of the others, the gravest
@@ -380,7 +386,7 @@ def recognise_by_models(
 
 
 def recognise_by_message(outcome: Outcome, texts: Mapping[str, str]) -> Recognised:
-    """The first misconception whose text is in an error of this outcome; texts are torch's own words."""
+    """Return the first misconception whose text, in torch's own words, is in an error of this outcome."""
     messages = " ".join(error.message for error in outcome.errors.values())
     return next((name for text, name in texts.items() if text in messages), None)
 
@@ -388,7 +394,7 @@ def recognise_by_message(outcome: Outcome, texts: Mapping[str, str]) -> Recognis
 def recognise_by_blindness(
     missed: Collection[str], found: Collection[str], blind: Mapping[str, Collection[str]]
 ) -> Recognised:
-    """The fewest misconceptions that together are blind to exactly what was missed; None where there are none.
+    """Return the fewest misconceptions that together are blind to exactly what was missed, or None.
 
     Args:
         missed: kinds of fault that an answer has not seen. found: those that it has seen.

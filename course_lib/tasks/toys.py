@@ -57,7 +57,7 @@ class Labelled:
 def dealt(
     samples: int, ranks: int, rank: int, epoch: int = 0, *, seed: int = 0, drop_last: bool = False
 ) -> list[int]:
-    """The samples that torch's DistributedSampler gives a rank in an epoch, in their order."""
+    """Return the samples that torch's DistributedSampler gives a rank in an epoch, in their order."""
     import torch
     from torch.utils.data import DistributedSampler, TensorDataset
 
@@ -68,7 +68,7 @@ def dealt(
 
 
 def seed_torch(seed: int) -> None:
-    """What `torch.manual_seed` does, for the CPU alone.
+    """Do what `torch.manual_seed` does, for the CPU alone.
 
     That one formats the whole stack each time, for an error message about a GPU that may come later: most of a
     millisecond, where a network is built in less.
@@ -79,7 +79,7 @@ def seed_torch(seed: int) -> None:
 
 
 def counting_classifier() -> tuple[nn.Module, Callable[[], int]]:
-    """A module that returns its input as scores, and a function that says how many samples went through it."""
+    """Return a module that returns its input as scores, and a function that counts the samples through it."""
     import torch
 
     class Classifier(torch.nn.Module):
@@ -96,17 +96,21 @@ def counting_classifier() -> tuple[nn.Module, Callable[[], int]]:
 
 
 def small_network() -> nn.Module:
-    """A network with some weights: 4 -> 6 -> 2."""
+    """Return a network with seeded weights: 4 -> 6 -> 2."""
     import torch
 
     return torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ReLU(), torch.nn.Linear(6, 2))
 
 
 def described(value: object) -> str:
-    """What an answer gave instead of something of the kind asked for."""
+    """Describe a value that is not of the kind asked for."""
     try:
         if isinstance(value, list | tuple | set | dict) and len(value) > MAX_ITEMS:
             return f"a {type(value).__name__} of {len(value):,} items"
+        if shape := getattr(value, "shape", ()):
+            return f"a {type(value).__name__} of shape {tuple(shape)}"
+        if isinstance(value, list | tuple) and any(getattr(item, "shape", ()) for item in value):
+            return f"a {type(value).__name__} of {', '.join(map(described, value[:4]))}{', …' * (len(value) > 4)}"
         text = re.sub(r" at 0x[0-9a-f]+", "", repr(value))[:120]
     except Exception:
         text = "..."
@@ -114,12 +118,12 @@ def described(value: object) -> str:
 
 
 def wrong_kind(value: object) -> WrongKind:
-    """The exception for a value that is not of the kind asked for."""
+    """Return the exception for a value that is not of the kind asked for."""
     return WrongKind(described(value))
 
 
 def items(value: object) -> Iterable[Any]:
-    """What a list, tensor, range or generator gives, but not the letters of a text or the keys of a dictionary.
+    """Return the items of a list, tensor, range or generator, but not a text's letters or a dictionary's keys.
 
     Raises:
         WrongKind: there is nothing to go through. So do all functions below that convert an answer's value.
@@ -130,12 +134,12 @@ def items(value: object) -> Iterable[Any]:
 
 
 def numbers(value: object) -> list[float]:
-    """A list, tensor, array, range or generator of numbers as a list."""
+    """Convert a list, tensor, array, range or generator of numbers to a list."""
     return [number(item) for item in itertools.islice(items(value), MAX_ITEMS)]
 
 
 def whole_numbers(value: object) -> list[int]:
-    """A list, tensor, array, range or generator of whole numbers as a list."""
+    """Convert a list, tensor, array, range or generator of whole numbers to a list."""
     found: list[int] = []
     for item in items(value):
         if len(found) >= MAX_ITEMS:
@@ -151,7 +155,7 @@ def whole_numbers(value: object) -> list[int]:
 
 
 def flat_numbers(value: Any) -> list[int]:
-    """A batch as a flat list: a tensor of any shape, or numbers in lists in lists."""
+    """Flatten a batch: a tensor of any shape, or numbers in lists in lists."""
     if hasattr(value, "flatten") and hasattr(value, "tolist"):
         return whole_numbers(value.flatten().tolist())
     if isinstance(value, list | tuple):
@@ -164,7 +168,7 @@ def flat_numbers(value: Any) -> list[int]:
 
 
 def names(value: object) -> list[str]:
-    """A list, a set or anything else that gives strings as a list of them."""
+    """Convert a list, a set or anything else that yields strings to a list."""
     found = list(items(value))[:MAX_ITEMS]
     if not all(isinstance(item, str) for item in found):
         raise wrong_kind(found)
@@ -172,21 +176,21 @@ def names(value: object) -> list[str]:
 
 
 def parameter_names(value: object, known: Iterable[str]) -> list[str]:
-    """The same, of parameters of a model that has these, as the model itself has them (see `without_wrapper`)."""
-    found, there = without_wrapper(names(value)), set(known)
+    """Convert names of parameters to a list, as a model with the `known` ones has them (see `without_wrapper`)."""
+    found, own_names = without_wrapper(names(value)), set(known)
     for name in found:
-        if name not in there:
+        if name not in own_names:
             raise WrongKind(f"{name!r}, which is no parameter of the model")
     return found
 
 
 def without_wrapper(names: Iterable[str]) -> list[str]:
-    """Names of parameters as the model itself has them: sorted, each once, without DDP's `module.` in front."""
+    """Return names of parameters as the model itself has them: sorted, unique, without DDP's `module.` in front."""
     return sorted({name.removeprefix("module.") for name in names})
 
 
 def number(value: Any) -> float:
-    """A float, an int or a tensor of one element as a float."""
+    """Convert a float, an int or a tensor of one element to a float."""
     if value is None or isinstance(value, str | bytes):
         raise wrong_kind(value)
     try:
@@ -196,7 +200,7 @@ def number(value: Any) -> float:
 
 
 def number_or_text(value: object) -> float | str:
-    """The same; what it is instead, for what is not a number."""
+    """Convert a number to a float; return a description of anything else."""
     try:
         return number(value)
     except WrongKind as wrong:
@@ -204,7 +208,7 @@ def number_or_text(value: object) -> float | str:
 
 
 def whole_number(value: object) -> int:
-    """An int, or a number that is one, as an int."""
+    """Convert an int, or a number that is one, to an int."""
     found = number(value)
     if not math.isfinite(found) or found != int(found):
         raise wrong_kind(found)
@@ -212,6 +216,6 @@ def whole_number(value: object) -> int:
 
 
 def short(numbers: Sequence[object], most: int = 8) -> str:
-    """`[5, 0, 3, …]`: a list as it fits into a sentence."""
+    """Shorten a list to fit into a sentence: `[5, 0, 3, …]`."""
     shown = ", ".join(map(str, numbers[:most]))
     return f"[{shown}, …]" if len(numbers) > most else f"[{shown}]"

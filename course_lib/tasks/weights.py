@@ -25,7 +25,7 @@ ROUNDING = Tolerance(TOLERANCE)
 
 
 def drawn(seed: int, *shape: int) -> Tensor:
-    """Normal random numbers that only the seed decides."""
+    """Draw normal random numbers from this seed alone."""
     import torch
 
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
@@ -43,7 +43,7 @@ def fill(net: _Net, seed: int) -> _Net:
 
 
 def network(seed: int, *sizes: int, norm: bool = False) -> nn.Sequential:
-    """A small network with a Tanh between its layers, and a BatchNorm after the first where asked for."""
+    """Return a small network with a Tanh between its layers, and a BatchNorm after the first where asked for."""
     import torch
 
     layers: list[nn.Module] = []
@@ -55,17 +55,17 @@ def network(seed: int, *sizes: int, norm: bool = False) -> nn.Sequential:
 
 
 def numbers(tensors: Iterable[Tensor]) -> list[float]:
-    """Tensors, such as a model's parameters, as one flat list."""
+    """Return tensors, such as a model's parameters, as one flat list."""
     return [value for tensor in tensors for value in tensor.detach().double().flatten().tolist()]
 
 
 def added(tensors: Iterable[Tensor]) -> Tensor:
-    """The sum of some tensors, in their order."""
+    """Add some tensors, in their order."""
     return functools.reduce(operator.add, tensors)
 
 
 def farthest(a: Sequence[float], b: Sequence[float]) -> float:
-    """The largest difference; infinite where the lengths differ or one has something else than a number."""
+    """Return the largest difference; infinite where the lengths differ or one has something other than a number."""
     if len(a) != len(b):
         return float("inf")
     gaps = [abs(x - y) for x, y in zip(a, b, strict=True)]
@@ -73,5 +73,5 @@ def farthest(a: Sequence[float], b: Sequence[float]) -> float:
 
 
 def close(a: Sequence[float], b: Sequence[float]) -> bool:
-    """Equal up to rounding."""
+    """Return whether two lists are equal up to rounding."""
     return farthest(a, b) < TOLERANCE

@@ -1,6 +1,4 @@
-"""What the tasks of a lesson say to learners: `tasks.toml` beside them. Python has what runs.
-
-    lesson = "03_samplers"
+"""The words of a lesson's tasks for learners: `tasks.toml` in its folder. Python has what runs.
 
     [shard_indices]
     place = 1
@@ -19,8 +17,9 @@ from __future__ import annotations
 import functools
 import tomllib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
+
+from course_lib.syllabus import lesson_of
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Misconception:
 
 @dataclass(frozen=True)
 class Words:
-    """What one task says; the attributes are those of `Task`."""
+    """The words of one task; the attributes are those of `Task`."""
 
     lesson: str
     place: int
@@ -51,14 +50,13 @@ class Words:
 
 @functools.cache
 def words_of(task: str) -> Words:
-    """The words of a task, by its name; a lesson's file is read when one of its tasks is asked first.
+    """Return the words of a task; its lesson's file is read when one of its tasks is asked first.
 
     Raises:
         KeyError: the file has no table for it. OSError: there is no file.
     """
-    folder, _, function = task.partition(".")
-    tables = _tables(folder)
-    table, lesson = tables[function], tables["lesson"]
+    topic, _, function = task.partition(".")
+    table, lesson = _tables(topic)[function], lesson_of(topic).name
     misconceptions = tuple(
         Misconception(id_, one["sentence"], _place(one["taught"], lesson))
         for id_, one in table.get("misconceptions", {}).items()
@@ -69,8 +67,8 @@ def words_of(task: str) -> Words:
 
 
 @functools.cache
-def _tables(folder: str) -> dict[str, Any]:
-    return tomllib.loads((Path(__file__).parent / folder / "tasks.toml").read_text(encoding="utf-8"))
+def _tables(topic: str) -> dict[str, Any]:
+    return tomllib.loads((lesson_of(topic).folder / "tasks.toml").read_text(encoding="utf-8"))
 
 
 def _place(taught: str, lesson: str) -> str:

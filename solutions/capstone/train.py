@@ -26,8 +26,8 @@ What this script promises, however many processes and machines it is started on:
 
 import argparse
 import contextlib
+import gc
 import os
-import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -150,8 +150,9 @@ def main(args):
 
     first_epoch, history = 0, []
     checkpoint = Path(args.out) / "checkpoint.pt"
+    checkpoint.parent.mkdir(parents=True, exist_ok=True)
     if checkpoint.exists():
-        state = torch.load(checkpoint)
+        state = torch.load(checkpoint, map_location="cpu")
         classifier.module.load_state_dict(state["classifier"])
         completer.module.load_state_dict(state["completer"])
         optimizer.load_state_dict(state["optimizer"])
@@ -199,8 +200,5 @@ def arguments():
 
 if __name__ == "__main__":
     main(arguments())
-    dist.destroy_process_group()  # after main: nobody holds the wrapped models any more
-    sys.stdout.flush()
-    if "TORCHELASTIC_ERROR_FILE" in os.environ:
-        # Under torchrun: end without the interpreter's shutdown, which gloo's threads could abort.
-        os._exit(0)
+    gc.collect()  # first the wrapped models go,
+    dist.destroy_process_group()  # then the group

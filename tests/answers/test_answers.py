@@ -11,39 +11,46 @@ from course_lib.grading.grader import grade
 from course_lib.grading.judge import judge
 from course_lib.grading.task_sources import task_cell
 from course_lib.grading.verdict import VerdictKind
+from course_lib.syllabus import LESSONS
 from course_lib.tasks import all_tasks, find_task
+from tests.records.judged import said_of_answer
+from tests.records.store import Records
 from tools.answers import catalogue, problems_with_catalogue
 from tools.selfcheck import problems_with_answer, problems_with_stubs, problems_with_task
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
+ROOT = Path(__file__).parents[2]
 IMPORT = builtins.__import__
-SPECIMENS = catalogue(HERE)
+SPECIMENS = catalogue(LESSONS)
 SOURCES = {specimen.name: specimen.source for specimen in SPECIMENS}
 SAMPLERS = [task for task in all_tasks() if task.name.startswith("samplers.")]
 SCRIPTS = [task for task in all_tasks() if task.script]
 
 
 @pytest.fixture(autouse=True)
-def _a_judge_without_torch(monkeypatch):
-    """Answers are judged in the learner's kernel, which has no torch: to load it takes seconds, and 200 MB."""
+def attempts(monkeypatch):
+    """Attempts, judged as in the learner's kernel, which has no torch: to load it takes seconds, and 200 MB."""
+    seen = []
 
     def refuse(name, *arguments):
         if name.partition(".")[0] == "torch":
             raise ImportError("torch is not for the kernel")
         return IMPORT(name, *arguments)
 
-    def judged(*arguments):
+    def judged(task, attempt, seed):
+        seen.append(attempt)
         with monkeypatch.context() as without_torch:
             without_torch.setattr(builtins, "__import__", refuse)
-            return judge(*arguments)
+            return judge(task, attempt, seed)
 
     monkeypatch.setattr(grader, "judge", judged)
+    return seen
 
 
 @pytest.mark.parametrize("specimen", SPECIMENS, ids=lambda specimen: specimen.name)
-def test_an_answer_is_what_its_name_says(specimen):
+def test_an_answer_is_what_its_name_says(specimen, attempts, recorder):
     assert problems_with_answer(specimen) == []
+    lesson, name = specimen.name.split("/", 1)
+    recorder(Records("answers", lesson), name, attempts[-1], said_of_answer(specimen), compares=False)
 
 
 # The stubs and solutions of all tasks are graded where they stand: the notebooks in exercises/ and solutions/ are run
@@ -64,13 +71,13 @@ def test_a_task_is_complete(task):
 
 
 def test_every_answer_belongs_to_a_task():
-    assert problems_with_catalogue(HERE) == []
+    assert problems_with_catalogue(LESSONS) == []
     assert {specimen.task for specimen in SPECIMENS} == {task.name for task in all_tasks()}
 
 
 def test_an_answer_in_the_wrong_place_is_a_problem(tmp_path):
     """The checks above can fail: a wrong answer called right, and a right one called wrong."""
-    folder = tmp_path / "samplers" / "shard_indices"
+    folder = tmp_path / "samplers/answers/shard_indices"
     folder.mkdir(parents=True)
     blocks = "# misconception: contiguous_blocks\n" + SOURCES["samplers/shard_indices/wrong_blocks"]
     right = SOURCES["samplers/shard_indices/right_tensor"]
@@ -108,22 +115,18 @@ def test_a_right_answer_passes_with_seeds_that_draw_trainings_which_diverge():
         assert grade("wrappers.Together", SOURCES["wrappers/Together/right_class"], seed=seed).passed
 
 
-PASTED = {"agree": ["forward_only"], "by_hand": ["ranks_counted", "statistics"]}
-
-
-@pytest.mark.parametrize("recipe", PASTED)
-def test_a_recipe_of_the_lesson_does_not_pass_as_it_is(recipe):
+def test_a_recipe_of_the_lesson_does_not_pass_as_it_is():
     """Word for word from lesson 11, with the task's head and its losses."""
-    lesson = (ROOT / "notebooks/sources/11_out_of_memory.py").read_text()
+    lesson = (ROOT / "course_lib/lessons/out_of_memory/lesson.py").read_text()
     functions = {part.name: part for part in ast.parse(lesson).body if isinstance(part, ast.FunctionDef)}
-    parts = [str(ast.get_source_segment(lesson, functions[name])) for name in ("out_of_memory", recipe)]
+    parts = [str(ast.get_source_segment(lesson, functions[name])) for name in ("out_of_memory", "agree")]
     answer = "\n\n\n".join(["import torch\nimport torch.distributed as dist", *parts])
     for here, there in (
-        (f"def {recipe}(ddp, optimizer, x)", "def safe_step(ddp, optimizer, x, targets, losses_of)"),
+        ("def agree(ddp, optimizer, x)", "def safe_step(ddp, optimizer, x, targets, losses_of)"),
         ("loss_of(ddp, x)", "losses_of(ddp(x), targets).mean()"),
     ):
         assert answer.count(here) == 1
         answer = answer.replace(here, there)
     verdict = grade("out_of_memory.safe_step", answer)
     assert not verdict.passed
-    assert [one.id for one in verdict.misconceptions] == PASTED[recipe], verdict
+    assert [one.id for one in verdict.misconceptions] == ["forward_only"], verdict

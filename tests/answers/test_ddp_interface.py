@@ -8,9 +8,9 @@ process trained on all data.
 import pytest
 
 from course_lib.grading.task_sources import task_cell
-from course_lib.notebook.run import run_quietly
-from course_lib.outcome.outcome import Kind
 from course_lib.tasks import find_task
+from realranks.cells.run import run_quietly
+from realranks.outcome.outcome import Kind
 
 SIZES_MB = (0.0001, 0.0016, 0.01)
 

@@ -134,10 +134,12 @@ def lab_page(lab, learner, kept_open, request, shots) -> Iterator[Page]:
 
 @pytest.fixture
 def open_notebook(lab, course, lab_page, shots) -> Callable[..., Notebook]:
-    """Open a notebook in JupyterLab, as it is in the checkout or with the given cells."""
+    """Open a notebook in JupyterLab: as it is in the checkout, as learners get it, or with these cells."""
 
-    def open_it(path: str, *sources: str, counts: bool = False) -> Notebook:
+    def open_it(path: str, *sources: str, counts: bool = False, given: bool = False) -> Notebook:
         content = course.write(path, *sources) if sources else course.fresh(path, counts=counts)
+        if given:
+            content = course.given(path)
         lab_page.evaluate(STARTED, lab.theme)
         expect(lab_page.locator("body")).to_have_attribute("data-jp-theme-name", lab.theme)
         lab_page.evaluate(OPEN, path)

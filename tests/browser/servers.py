@@ -29,7 +29,7 @@ import psutil
 from course_lib.learner.update import put_back
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-FOLDERS = ("notebooks", "exercises", "solutions", "docs", "course_lib")
+FOLDERS = ("notebooks", "exercises", "solutions", "docs", "course_lib", "realranks")
 START_SECONDS = 60.0
 LIGHT, DARK = "JupyterLab Light", "JupyterLab Dark"
 

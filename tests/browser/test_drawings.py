@@ -16,11 +16,11 @@ SKIPPED = """%%ranks 4 --trace --expect hang --as out
 import torch.distributed as dist
 if dist.get_rank() != 2:
     dist.barrier()"""
-STEPPER = "from course_lib.lab.buckets import buckets_fill\nbuckets_fill()"
+STEPPER = "from course_lib.lessons.buckets.lab import buckets_fill\nbuckets_fill()"
 EXPLORER = "from course_lib.lab.network import explore_caps\nexplore_caps()"
 CELLS = (
     "%load_ext course_lib",
-    "from course_lib.lab.first_ranks import four_processes\nfour_processes()",
+    "from course_lib.lessons.first_ranks.lab import four_processes\nfour_processes()",
     STEPPER,
     EXPLORER,
     SKIPPED,

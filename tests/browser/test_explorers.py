@@ -12,11 +12,11 @@ pytestmark = pytest.mark.browser
 CELLS = (
     "%load_ext course_lib",
     (
-        "from course_lib.lab.process_groups import AGENT, Start, explore_start\n"
+        "from course_lib.lessons.process_groups.lab import AGENT, Start, explore_start\n"
         "explore_start(Start(AGENT, {}, frozenset()))"
     ),
-    "from course_lib.lab.samplers import explore_deals\nexplore_deals()",
-    "from course_lib.lab.stragglers import explore_lateness\nexplore_lateness()",
+    "from course_lib.lessons.samplers.lab import explore_deals\nexplore_deals()",
+    "from course_lib.lessons.stragglers.lab import explore_lateness\nexplore_lateness()",
 )
 
 
@@ -47,10 +47,14 @@ def test_explorables_are_worked_by_mouse_and_by_keyboard(open_notebook):
 
     late = notebook.output(3)
     late.get_by_role("button", name="always rank 0").click()
-    expect(late).to_contain_text("Reduced every step: 320 ms late at most, 320 ms lost by all (computed)")
+    expect(late).to_contain_text(
+        "Reduced every step: late by 320 ms at most, all end 320 ms later (computed)"
+    )
     late.get_by_role("slider").nth(1).focus()
     keyboard.press("ArrowRight")
-    expect(late).to_contain_text("Reduced every 2 steps: 320 ms late at most, 320 ms lost by all (computed)")
+    expect(late).to_contain_text(
+        "Reduced every 2 steps: late by 320 ms at most, all end 320 ms later (computed)"
+    )
     expect(late).to_contain_text("measured:")
     for index in range(len(CELLS)):
         expect(notebook.errors(index)).to_have_count(0)
@@ -59,8 +63,8 @@ def test_explorables_are_worked_by_mouse_and_by_keyboard(open_notebook):
 
 SCALE = (
     "%load_ext course_lib",
-    "from course_lib.lab.all_reduces import explore_all_reduces\nexplore_all_reduces()",
-    "from course_lib.lab.scale import explore_efficiency\nexplore_efficiency()",
+    "from course_lib.lessons.scale.all_reduces import explore_all_reduces\nexplore_all_reduces()",
+    "from course_lib.lessons.scale.lab import explore_efficiency\nexplore_efficiency()",
 )
 
 
@@ -97,15 +101,15 @@ def test_all_reduces_are_stepped_through_and_efficiencies_computed(open_notebook
 #: A stepper and an explorable for each of lessons 06 to 10; 07 has a picture in the stepper's place.
 PAIRS = (
     "%load_ext course_lib",
-    "from course_lib.lab.alternation import explore_orders, tally\ntally('FFBB')",
+    "from course_lib.lessons.alternation.lab import explore_orders, tally\ntally('FFBB')",
     "explore_orders()",
-    "from course_lib.lab.wrappers import boundary, explore_places\nboundary()",
+    "from course_lib.lessons.wrappers.lab import boundary, explore_places\nboundary()",
     "explore_places()",
-    "from course_lib.lab.unused import count, explore_graphs\ncount('both', 'left', 'left')",
+    "from course_lib.lessons.unused.lab import count, explore_graphs\ncount('both', 'left', 'left')",
     "explore_graphs()",
-    "from course_lib.lab.synchronised import explore_changes, what_travels\nwhat_travels()",
+    "from course_lib.lessons.synchronised.lab import explore_changes, what_travels\nwhat_travels()",
     "explore_changes()",
-    "from course_lib.lab.accumulation import draw_loop, explore_loop\ndraw_loop()",
+    "from course_lib.lessons.accumulation.lab import draw_loop, explore_loop\ndraw_loop()",
     "explore_loop()",
 )
 #: Words in an output that are cut, stick out of their picture, or lie on other words.

@@ -109,6 +109,26 @@ def test_lesson_00_runs_to_its_end_by_keyboard(open_notebook, course):
         notebook.shoot(f"run_{name}", at=index + 1)
 
 
+def test_in_the_learner_s_copy_an_explanation_opens_when_its_run_is_over(open_notebook, course):
+    """Not before it, not when the run was refused, and once: who closes it finds it closed."""
+    notebook = open_notebook(LESSON, given=True)
+    cells = course.given(LESSON).cells
+    first, hang = index_of(cells, "%%ranks 4"), index_of(cells, HANG)
+    opening, decided = (notebook.cell(index + 1).locator("details") for index in (first, hang))
+    notebook.run(index_of(cells, "%load_ext"))
+    expect(opening).not_to_have_attribute("open", "")
+    notebook.run(first)
+    expect(opening).to_have_attribute("open", "")
+    opening.locator("summary").click()
+    notebook.run(hang - 1)
+    expect(notebook.run_next(hang)).to_contain_text("You have not predicted yet")
+    expect(decided).not_to_have_attribute("open", "")
+    notebook.run(hang)
+    expect(decided).to_have_attribute("open", "")
+    expect(opening).not_to_have_attribute("open", "")
+    notebook.shoot("explanation_open", at=hang + 1)
+
+
 def test_a_prediction_is_clicked_or_chosen_by_keyboard_and_the_run_decides(open_notebook, course):
     notebook = open_notebook(LESSON)
     cells = course.fresh(LESSON, counts=False).cells

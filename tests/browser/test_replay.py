@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from course_lib.draw import Bar, Lane, Moment, Replay, Told, lanes
+from realranks.draw import Bar, Lane, Moment, Replay, ReplayLane, lanes
 from tests.browser.servers import DARK
 
 pytestmark = pytest.mark.browser
@@ -14,6 +14,8 @@ import torch.distributed as dist
 if dist.get_rank() == 1:
     time.sleep(0.2)
 dist.barrier()"""
+STEPPER = """from realranks.draw import Drawing, Frame, Stepper, Text
+Stepper(tuple(Frame(Drawing(90, 60, (Text(9, 30, n),), n), n) for n in ("one", "two")), "two steps")"""
 #: Rank 1 begins late; rank 0 waits for it from 20 to 60 ms, then both send.
 LANES = {
     "rank 0": ((Bar(0, 20, "backward"), Bar(20, 50, "waiting")), (Bar(25, 45, "communication"),)),
@@ -31,7 +33,7 @@ def replayed(page, tmp_path):
         legend={"backward": "backward", "waiting": "waiting", "communication": "all-reduce under way"},
     )
     told = tuple(
-        Told(
+        ReplayLane(
             name,
             tuple(Moment(bar.start, bar.start + bar.length, bar.look) for bar in main),
             tuple((bar.start, bar.start + bar.length) for bar in sent),
@@ -97,7 +99,7 @@ def test_where_ranks_form_several_groups_nobody_is_named_as_late(page, tmp_path)
     drawing = lanes(
         [Lane("rank 0", ((Bar(0, 9, "waiting"),),)), Lane("rank 1", ((),))], title="", alt="", legend={}
     )
-    told = (Told("rank 0", (Moment(0, 9, "waiting"),), ((1, 9),)), Told("rank 1", ()))
+    told = (ReplayLane("rank 0", (Moment(0, 9, "waiting"),), ((1, 9),)), ReplayLane("rank 1", ()))
     file = tmp_path / "groups.html"
     for one_group, text in ((True, "waits for rank 1"), (False, "waits for others")):
         file.write_text(Replay(drawing, told, one_group=one_group).html(), encoding="utf-8")
@@ -108,7 +110,12 @@ def test_where_ranks_form_several_groups_nobody_is_named_as_late(page, tmp_path)
 def test_in_jupyterlab_a_traced_run_is_watched_again(open_notebook, lab):
     lab.set_theme(DARK)
     notebook = open_notebook(
-        "notebooks/scratch.ipynb", "%load_ext course_lib", TRACED, "out.replay()", "out.timeline.plot()"
+        "notebooks/scratch.ipynb",
+        "%load_ext course_lib",
+        TRACED,
+        "out.replay()",
+        STEPPER,
+        "out.timeline.plot()",
     )
     notebook.run(0)
     notebook.run(1)
@@ -122,5 +129,11 @@ def test_in_jupyterlab_a_traced_run_is_watched_again(open_notebook, lab):
     slider.press("ArrowLeft")  # JupyterLab's own shortcuts do not see it
     expect(replay.locator("[data-is=now]")).to_be_visible()
     notebook.shoot("replay", at=2)
-    expect(notebook.run(3).locator("img, svg").first).to_be_visible()
-    notebook.shoot("timeline", at=3)
+    # After a press of a button, Shift+Enter goes on with the notebook, here as there.
+    replay.get_by_role("button", name="play").click()
+    notebook.run_next(2)
+    stepper = notebook.run_next(3)
+    stepper.get_by_role("button", name="step ›").click()
+    notebook.run_next(3)
+    expect(notebook.run_next(4).locator("img, svg").first).to_be_visible()
+    notebook.shoot("timeline", at=4)

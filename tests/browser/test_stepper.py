@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from course_lib.draw import Arrow, Box, Drawing, Frame, Stepper, Text
+from realranks.draw import Arrow, Box, Drawing, Frame, Stepper, Text
 
 pytestmark = pytest.mark.browser
 

@@ -2,8 +2,8 @@
 
 from itertools import product
 
-from course_lib.lab.accumulation import Divide, Loop, LoopExplorer, NoSync, Seen, computed, run_loop
-from course_lib.notebook.run import run_quietly
+from course_lib.lessons.accumulation.lab import Divide, Loop, LoopExplorer, NoSync, Seen, computed, run_loop
+from realranks.cells.run import run_quietly
 
 ALL = [
     Loop(*each) for each in product((1, 2, 4), (False, True), Divide, NoSync, (False, True), (False, True))

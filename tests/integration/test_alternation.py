@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from course_lib.lab.alternation import OrdersExplorer, measured
-from course_lib.notebook.run import run_quietly
-from course_lib.tasks.alternation.orders import BACKWARDS, ending, make_calls, possible
+from course_lib.lessons.alternation.lab import OrdersExplorer, measured
+from course_lib.lessons.alternation.tasks.orders import BACKWARDS, ending, make_calls, possible
+from realranks.cells.run import run_quietly
 from tests.support.ranks_and_kernels import ROOT
 from tools.plan import find_targets
 from tools.source import notebook_for
@@ -180,7 +180,7 @@ def tiny_beside_ddp(cell: str, some: Sequence[str]) -> dict[str, list[Any]]:
     from torch.nn.parallel import DistributedDataParallel
 
     from course_lib.lab import patterns
-    from course_lib.lab.alternation import same
+    from course_lib.lessons.alternation.lab import same
 
     lesson: dict[str, Any] = {"__name__": "__main__", "torch": torch, "dist": dist, "nn": nn}
     exec(cell, lesson)

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from course_lib.ranks.inside.seeds import SEED_VARIABLE
-from course_lib.scripts.examine import examine
+from realranks.ranks.inside.seeds import SEED_VARIABLE
+from realranks.scripts.examine import examine
 from tests.support.ranks_and_kernels import Ranks
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -95,9 +95,9 @@ def test_options_may_be_quoted(kernel):
         ("run(len, ranks=2, timeout=-1)", "timeout=-1"),
         ("run(len, ranks=2, timeout='x')", "timeout='x' must be a positive number of seconds"),
         ("run(len, ranks='4')", "ranks='4' must be a whole number"),
-        ("run(len, faults=['kill'])", "faults= takes what course_lib.faults makes"),
+        ("run(len, faults=['kill'])", "faults= takes what realranks.faults makes"),
         ("run(len, ranks=2, expect='dance')", "No expectation 'dance'"),
-        ("from course_lib.faults import delay\ndelay(0, 1, at='noon')", "No moment 'noon'"),
+        ("from realranks.faults import delay\ndelay(0, 1, at='noon')", "No moment 'noon'"),
     ],
 )
 def test_run_refuses_in_one_line_too(kernel, source, says):

@@ -11,7 +11,7 @@ from course_lib.lab.network import (
     measured_steps,
     steps_by_hand,
 )
-from course_lib.notebook.run import run_quietly
+from realranks.cells.run import run_quietly
 
 
 def gradients_on(network: Network) -> bool:

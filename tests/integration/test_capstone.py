@@ -1,15 +1,21 @@
 """The capstone's launches end with all that a script has started, and say what could not be judged."""
 
+import os
+import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import psutil
+import pytest
 
 from course_lib.grading.grader import grade
 from course_lib.grading.verdict import VerdictKind, text_report, to_show
 from course_lib.tasks import find_task
 
 ROOT = Path(__file__).resolve().parents[2]
-BY_HAND = ROOT / "tests/answers/capstone/train/right_by_hand.py"
+BY_HAND = ROOT / "course_lib/lessons/capstone/answers/train/right_by_hand.py"
 
 LEAVES_A_PROCESS = """
 import subprocess
@@ -65,3 +71,48 @@ def test_ranks_that_begin_with_other_weights_are_not_told_to_divide():
     assert "summed" not in [item.id for item in verdict.misconceptions]
     assert "rank 1 took its first step from other weights than rank 0" in repr(verdict)
     assert " off from one process's" in text_report(verdict)
+
+
+LINES = [
+    line.partition(" #")[0].strip()
+    for page in ("course_lib/lessons/capstone/lesson.py", "course_lib/lessons/capstone/exercises.py")
+    for block in re.findall(
+        r"^# ```bash\n(.*?)^# ```$", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    )
+    for line in block.replace("# ", "", 1).replace("\n# ", "\n").splitlines()
+]
+
+
+def typed(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    temporary = folder / "temporary"
+    temporary.mkdir(exist_ok=True)
+    variables = os.environ | {"PATH": path, "TMPDIR": str(temporary)}
+    return subprocess.run(
+        ["bash", "-c", line], cwd=folder, env=variables, capture_output=True, text=True, timeout=300
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", LINES)
+def test_a_line_of_the_lesson_trains_when_typed_beside_a_script_that_is_right(line, tmp_path):
+    shutil.copytree(ROOT / "solutions/capstone", tmp_path / "capstone")
+    ran = typed(line, tmp_path)
+    told = ran.stdout + ran.stderr
+    assert ran.returncode == 0, told
+    assert told.count("accuracy") >= int(re.search(r"--epochs (\d)", line)[1]), told
+    assert not (tmp_path / "checkpoint.pt").exists()
+
+
+@pytest.mark.slow
+def test_the_first_line_reaches_the_last_epoch_of_the_script_as_it_is_handed_out_also_in_a_folder_to_be_made(
+    tmp_path,
+):
+    shutil.copytree(ROOT / "exercises/capstone", tmp_path / "capstone")
+    line = LINES[0].replace('"$(mktemp -d)"', "made/for/this")
+    assert "epoch 2: accuracy" in typed(line, tmp_path).stdout
+    assert (tmp_path / "made/for/this/checkpoint.pt").exists()
+
+
+def test_there_are_lines_to_be_typed():
+    assert len(LINES) == 4

@@ -5,13 +5,13 @@ import textwrap
 
 import pytest
 
-from course_lib.notebook.show import description_in
-from course_lib.outcome.outcome import Kind
-from course_lib.outcome.packed import NotSent
-from course_lib.ranks.kernel.gang import State
+from realranks.cells.show import description_in
+from realranks.outcome.outcome import Kind
+from realranks.outcome.packed import NotSent
+from realranks.ranks.kernel.gang import State
 from tests.support.ranks_and_kernels import until, until_gone
 
-COURSE = "/course_lib/"
+COURSE = "/realranks/"
 
 
 def test_state_lasts_from_cell_to_cell(shared_ranks):

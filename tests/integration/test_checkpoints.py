@@ -8,12 +8,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from course_lib.lab.checkpoints import WAYS, KillExplorer, left_on_disk, next_job, size_of_new, slow_motion
-from course_lib.notebook.run import run_quietly
-from course_lib.outcome.outcome import Kind
+from course_lib.lessons.checkpoints.lab import (
+    WAYS,
+    KillExplorer,
+    left_on_disk,
+    next_job,
+    size_of_new,
+    slow_motion,
+)
+from realranks.cells.run import run_quietly
+from realranks.outcome.outcome import Kind
 from tests.support.ranks_and_kernels import ROOT, Ranks
 
-SOURCE = (ROOT / "notebooks" / "sources" / "14_checkpoints.py").read_text(encoding="utf-8")
+SOURCE = (ROOT / "course_lib/lessons/checkpoints/lesson.py").read_text(encoding="utf-8")
 (SAVE,) = (
     node for node in ast.parse(SOURCE).body if isinstance(node, ast.FunctionDef) and node.name == "save"
 )
@@ -22,7 +29,7 @@ import contextlib, os, sys
 sys.path.insert(0, {str(ROOT)!r})
 import torch
 import torch.distributed as dist
-from course_lib.lab.resuming import disk_full_at
+from course_lib.lessons.checkpoints.resuming import disk_full_at
 
 {ast.get_source_segment(SOURCE, SAVE)}
 
@@ -85,7 +92,7 @@ def test_all_ranks_find_the_file_when_save_returns(gang, tmp_path):
 def test_a_thread_that_saves_writes_one_step_only_if_it_is_given_a_copy(gang, tmp_path, copied):
     out = gang(
         f"{PREAMBLE}import threading\n"
-        "from course_lib.lab.resuming import counting_model, steps_in\n"
+        "from course_lib.lessons.checkpoints.resuming import counting_model, steps_in\n"
         "model, optimizer = counting_model()\n"
         "state, path = model.state_dict(), f'{str(tmp_path)}/{dist.get_rank()}.pt'\n".replace(
             "{str(tmp_path)}", str(tmp_path)
@@ -190,7 +197,7 @@ def test_one_cut_of_all_bytes_loads(gang):
     """The lesson's 5,610 places."""
     out = gang(
         f"{PREAMBLE}import io\n"
-        "from course_lib.lab.checkpoints import size_of_new\n"
+        "from course_lib.lessons.checkpoints.lab import size_of_new\n"
         "buffer = io.BytesIO()\n"
         "torch.save({'step': 20, 'weights': torch.full((1000,), 20.0)}, buffer)\n"
         "content, loads = buffer.getvalue(), []\n"

@@ -1,6 +1,7 @@
-"""The workflow that others may copy: its last step, as it stands there, passes what holds and fails what does not."""
+"""Workflows do what they are for: the one that others may copy fails what does not hold, that of the site builds it."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from tests.support.kernels import Manager
 from tests.support.ranks_and_kernels import ROOT
+from tests.support.workflows import ADDRESS, execute, jobs_of
 
 WORKFLOW = yaml.safe_load((ROOT / "deploy/github-actions/notebooks.yml").read_text(encoding="utf-8"))
 JOB = WORKFLOW["jobs"]["notebooks"]
@@ -55,3 +57,15 @@ def test_a_notebook_of_somebody_else_is_checked_by_the_workflow(tmp_path: Path, 
         check=False,
     )
     assert ("4 passed" if holds else "2 failed, 2 passed") in done.stdout, done.stdout + done.stderr
+
+
+def test_the_site_s_workflow_builds_a_site_with_links_into_the_repository_that_runs_it(tmp_path):
+    (step,) = [
+        step for step in jobs_of(ROOT / ".github/workflows/site.yml")["build"]["steps"] if "run" in step
+    ]
+    would = execute({"run": f"{step['run']} -n -o .venv/.ready"}, ROOT, TORCH_INDEX="")
+    words = shlex.split(would.stdout)
+    assert words[:2] == [".venv/bin/ddp-course", "site"], would.stderr
+    site = [sys.executable, "-m", "course_lib.cli", *words[1:], "--out", str(tmp_path / "site")]
+    subprocess.run(site, cwd=ROOT, check=True)
+    assert f"{ADDRESS}/blob/main/" in (tmp_path / "site/docs/hub.html").read_text(encoding="utf-8")

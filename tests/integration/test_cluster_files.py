@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.lab.cluster import file_text
+from course_lib.lessons.cluster.lab import file_text
 from tests.support import networks, slurm
 from tests.support.ranks_and_kernels import until
 

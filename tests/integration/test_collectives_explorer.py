@@ -2,7 +2,7 @@
 
 import re
 
-from course_lib.lab.first_ranks import COLLECTIVES, CollectivesExplorer
+from course_lib.lessons.first_ranks.lab import COLLECTIVES, CollectivesExplorer
 
 
 def test_a_choice_runs_on_real_ranks_and_is_drawn():

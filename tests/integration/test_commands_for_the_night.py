@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from course_lib.lab.process_groups import free_port
+from course_lib.lessons.process_groups.lab import free_port
 from tests.support.ranks_and_kernels import ROOT, until, until_gone
 from tools.cheatsheet import find_commands
 
@@ -48,16 +48,22 @@ train()
 """
 
 
+#: How the page's commands find a job's ranks.
+BY_ID = "grep -lsz '^TORCHELASTIC_RUN_ID=JOB$' /proc/[0-9]*/environ"
+
+
 def command(beginning: str) -> str:
-    """The command of the page that begins so."""
-    (found,) = {text for text in re.findall("`([^`]+)`", PAGE) if text.startswith(beginning)}
-    return found
+    """The command of the page that begins so, or is just that."""
+    found = {text for text in re.findall("`([^`]+)`", PAGE) if text.startswith(beginning)}
+    (one,) = found & {beginning} or found
+    return one
 
 
 @dataclass
 class Job:
-    """A job whose two ranks hang, `name` its script's in the place of the page's train.py."""
+    """A job whose two ranks hang; `id` and the `name` of its script take the place of the page's JOB and train.py."""
 
+    id: str
     name: str
     folder: Path
     agent: int
@@ -65,7 +71,7 @@ class Job:
     def typed(self, line: str) -> str:
         """What a line of the page gives, typed in a shell beside the job."""
         asked = subprocess.run(
-            ["bash", "-c", line.replace("train.py", self.name)],
+            ["bash", "-c", line.replace("JOB", self.id).replace("train.py", self.name)],
             cwd=self.folder,
             env=os.environ | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"},
             capture_output=True,
@@ -85,25 +91,26 @@ class Job:
         return path.read_text()
 
 
-@pytest.fixture
-def job(tmp_path: Path) -> Iterator[Job]:
-    """Started by the page's line on one machine instead of two, with the words for a scheduler that asks first."""
-    name = f"night_{uuid.uuid4().hex}.py"
-    (tmp_path / name).write_text(SCRIPT)
+@contextlib.contextmanager
+def started(folder: Path) -> Iterator[Job]:
+    """By the page's line on one machine instead of two, with the words for a scheduler that asks first."""
+    job, name = uuid.uuid4().hex, "train.py"
+    folder.mkdir()
+    (folder / name).write_text(SCRIPT)
     line = command("TORCH_DISABLE_SHARE_RDZV_TCP_STORE").replace("HOST:29500", f"127.0.0.1:{free_port()}")
-    line = line.replace("--nnodes=2 --nproc-per-node=8", "--nnodes=1 --nproc-per-node=2")
-    asks = f"{command('--signals-to-handle')} {command('--shutdown-timeout')} train.py {tmp_path}"
-    line = "exec env " + line.replace("train.py", asks).replace("train.py", name)
+    line = line.replace("--nnodes=2 --nproc-per-node=8", "--nnodes=1 --nproc-per-node=2").replace("JOB", job)
+    asks = f"{command('--signals-to-handle')} {command('--shutdown-timeout')} {name} {folder}"
+    line = "exec env " + line.replace("train.py", asks)
     with subprocess.Popen(
         ["bash", "-c", line],
-        cwd=tmp_path,
+        cwd=folder,
         env=os.environ | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"},
-        stdout=(tmp_path / "console").open("w"),
+        stdout=(folder / "console").open("w"),
         stderr=subprocess.STDOUT,
     ) as agent:
         family: list[psutil.Process] = []
         try:
-            yield Job(name, tmp_path, agent.pid)
+            yield Job(job, name, folder, agent.pid)
         finally:
             with contextlib.suppress(psutil.NoSuchProcess):
                 family = psutil.Process(agent.pid).children(recursive=True)
@@ -113,9 +120,23 @@ def job(tmp_path: Path) -> Iterator[Job]:
                     process.kill()
 
 
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Job]:
+    with started(tmp_path / "job") as job:
+        yield job
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[Job]:
+    """Another job on the machine, of a script of the same name."""
+    with started(tmp_path / "other") as other:
+        yield other
+
+
 def test_both_ways_to_look_show_a_rank_that_stands_elsewhere(job):
     ranks = job.ranks()
-    stacks = job.typed(command("pgrep -f"))
+    stacks = job.typed(command(BY_ID + " | cut -d/ -f3 | xargs"))
+    assert stacks.count("Process ") == 2, "the job's ranks, and not its torchrun"
     for rank, function in ((0, "all_reduce"), (1, "barrier")):
         seen = stacks.partition(f"Process {ranks[rank]}:")[2].partition("\nProcess ")[0]
         assert re.search(rf"{function} .*\n.*wrapper.*\n.*train \({job.name}", seen), stacks
@@ -125,20 +146,26 @@ def test_both_ways_to_look_show_a_rank_that_stands_elsewhere(job):
                 rf"in {function}\n.*in wrapper\n.*in train\n", job.log(rank)
             )
         )
-    said = job.typed(f"{command('ddp-course doctor --attach')} --pids {ranks[0]},{ranks[1]}")
+    said = job.typed(f"{command('realranks attach')} --pids {ranks[0]},{ranks[1]}")
     assert "barrier() at" in said, said
 
 
-def test_a_job_started_by_the_page_restarts_says_what_came_first_and_goes_when_told(job):
+def test_a_job_started_by_the_page_restarts_and_says_what_came_first(job):
     first = job.ranks()
     os.kill(first[1], signal.SIGKILL)
     second = job.ranks(life=1)
     assert set(second.values()).isdisjoint(first.values())
     assert "attempt_0/0/stderr.log" in job.typed(command("grep -rl"))  # what rank 1's death did to rank 0
-    left = job.typed(command("pgrep -af"))
-    assert all(str(pid) in left for pid in (job.agent, *second.values())), left
-    job.typed(command("pkill -f"))
-    until_gone([*second.values(), job.agent], 60)
+
+
+def test_ranks_that_have_lost_their_torchrun_are_found_and_ended_and_those_of_another_job_are_not(job, other):
+    left, others = job.ranks().values(), other.ranks().values()
+    os.kill(job.agent, signal.SIGKILL)
+    found = job.typed(command(BY_ID))
+    assert sorted(found.split()) == sorted(f"/proc/{pid}/environ" for pid in left)
+    job.typed(command("kill $("))
+    until_gone([*left], 60)
+    assert all(psutil.pid_exists(pid) for pid in others), "the other job's ranks"
 
 
 def test_a_signal_to_torchrun_reaches_the_ranks(job):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.outcome.outcome import Kind
+from realranks.outcome.outcome import Kind
 
 #: The contract says about a second; a busy machine gets ten times that.
 AT_MOST = 10.0
@@ -216,3 +216,29 @@ def test_silence_is_ended_by_the_timeout_and_not_called_a_deadlock(ranks):
     assert outcome.waiting[1].pause == ("time.sleep()", "sleep")
     assert {outcome.waiting[rank].call for rank in (0, 2, 3)} == {"barrier"}
     assert "being slow proves nothing" in str(outcome)
+
+
+#: A recorder that takes long to read, as a full one does where there is no core to spare.
+SLOW_RECORDER = """
+import time
+import torch._C._distributed_c10d as c10d
+read = c10d._dump_fr_trace
+def slow(collectives, stacks, active):
+    time.sleep({} if stacks else {})
+    return read(collectives, stacks, active)
+c10d._dump_fr_trace = slow
+"""
+REBUILD = DDP + "loss.backward()\nif rank == 0:\n    model(torch.ones(1, 2))"
+
+
+def test_a_rank_that_takes_long_to_tell_what_it_has_issued_is_waited_for(ranks):
+    outcome = ranks(SLOW_RECORDER.format(1, 1) + REBUILD, timeout=40)
+    assert outcome.proved
+    assert "rebuilds its buckets" in outcome.diagnosis.summary
+
+
+def test_a_rank_that_cannot_tell_its_lines_in_time_says_by_its_stack_what_ddp_waits_for(ranks):
+    outcome = ranks(SLOW_RECORDER.format(8, 0) + REBUILD, timeout=40)
+    assert outcome.proved
+    assert "forward() (DDP's broadcast after it has rebuilt its buckets)" in outcome.diagnosis.evidence[0]
+    assert "of the buffers" not in str(outcome.diagnosis)

@@ -5,7 +5,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from course_lib.lab.debugging import (
+from course_lib.lessons.debugging.lab import (
     FATES,
     RecordExplorer,
     look_at,
@@ -13,14 +13,14 @@ from course_lib.lab.debugging import (
     small_machine,
     table_of_disagreements,
 )
-from course_lib.notebook.run import run_quietly
+from realranks.cells.run import run_quietly
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def lessons_file(name: str) -> str:
     """A script as the lesson's cell writes it."""
-    cells = (ROOT / "notebooks/sources/13_debugging.py").read_text(encoding="utf-8").split("\n# %%")
+    cells = (ROOT / "course_lib/lessons/debugging/lesson.py").read_text(encoding="utf-8").split("\n# %%")
     cell = next(cell for cell in cells if cell.startswith(f"writefile scratch/{name}\n"))
     return cell.partition("\n")[2]
 
@@ -73,7 +73,7 @@ def test_columns_are_stepped_through_and_other_targets_run_on_real_ranks(job):
 
 def descend_as_in_the_lesson() -> None:
     """Runs on three ranks."""
-    from course_lib.lab.debugging import descend
+    from course_lib.lessons.debugging.lab import descend
 
     descend([5.0, 2.0, 5.0])
 

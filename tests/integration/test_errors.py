@@ -2,8 +2,8 @@
 
 import pytest
 
-from course_lib.outcome.html import html_report
-from course_lib.outcome.outcome import Ending, Kind
+from realranks.outcome.html import html_report
+from realranks.outcome.outcome import Ending, Kind
 
 
 def test_a_traceback_shows_the_learners_lines_with_the_numbers_of_the_notebook_cell(ranks):
@@ -11,7 +11,7 @@ def test_a_traceback_shows_the_learners_lines_with_the_numbers_of_the_notebook_c
     assert outcome.kind is Kind.RAISES
     assert outcome.errors[0].where == "In [1], line 3"
     assert "In [1], line 5" in outcome.errors[0].traceback
-    assert "course_lib" not in str(outcome)
+    assert "realranks" not in str(outcome)
     assert str(outcome).count("ValueError: no") == 1, "shown once for all four"
 
 

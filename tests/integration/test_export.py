@@ -12,15 +12,16 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from course_lib.notebook.as_script import RankCell, parts_of, rank_cells, script_of
-from course_lib.outcome.steady import steady
+from course_lib.syllabus import all_lessons
+from realranks.cells.as_script import RankCell, parts_of, rank_cells, script_of
+from realranks.outcome.steady import steady
 from tools.plan import find_targets
 from tools.source import notebook_for
 
 ROOT = Path(__file__).resolve().parents[2]
-LESSONS = [path.stem for path in sorted((ROOT / "notebooks/sources").glob("[01]*.py"))][:-1]
+LESSONS = [lesson.name for lesson in all_lessons()][:-1]
 #: Ranks that this test starts at most: a part that asks for more is not run.
-MOST = 4
+MAX_RANKS = 4
 #: What is drawn by chance, a name that says where a class was defined, who is faster: by lesson, the cells.
 NOT_THE_SAME = {"07": {11}, "09": {2}, "14": {5}, "16": {11}}
 QUICK = {"08_unused", "10_accumulation"}
@@ -96,7 +97,9 @@ def check_printed(stem: str, text: str, told: dict[int, list[str]]) -> int:
     source, saved = lesson(stem)
     cells = [cell for cell in saved.cells if cell.cell_type == "code"]
     there = {int(number) for number in re.findall(r"^    begin_cell\((\d+)", text, re.MULTILINE)}
-    run = [cell for part in parts_of(rank_cells(source, saved)) if part.ranks <= MOST for cell in part.cells]
+    run = [
+        cell for part in parts_of(rank_cells(source, saved)) if part.ranks <= MAX_RANKS for cell in part.cells
+    ]
     lines = 0
     for cell in run:
         tags = cells[cell.number - 1].metadata.get("tags", ())
@@ -118,7 +121,7 @@ def check_printed(stem: str, text: str, told: dict[int, list[str]]) -> int:
 def test_a_lesson_s_script_prints_what_its_ranks_print(stem, tmp_path):
     path = script(tmp_path, stem)
     parts = parts_of(rank_cells(*lesson(stem)))
-    size = max(part.ranks for part in parts if part.ranks <= MOST)
+    size = max(part.ranks for part in parts if part.ranks <= MAX_RANKS)
     command = torchrun(path, tmp_path / "logs", "--standalone", f"--nproc-per-node={size}")
     done = subprocess.run(
         command,

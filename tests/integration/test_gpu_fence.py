@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from course_lib.outcome.outcome import Kind
-from course_lib.ranks.inside import gpu_fence
+from realranks.outcome.outcome import Kind
+from realranks.ranks.inside import gpu_fence
 from tests.support.ranks_and_kernels import Ranks
 
 
@@ -104,7 +104,7 @@ def test_a_graph_that_is_being_captured_is_left_alone(fence, monkeypatch):
 
 _STAND_IN = """
 import time, torch
-from course_lib.ranks.inside import gpu_fence
+from realranks.ranks.inside import gpu_fence
 gpu_fence.FENCE_SECONDS = 0.5
 class Event:
     ends = 0.0
@@ -183,7 +183,7 @@ def test_an_error_of_the_gpus_belongs_to_the_cell_that_caused_it(with_stand_in):
 
 
 _LETS_PASS = """
-from course_lib.ranks.inside import groups, nccl_recorder
+from realranks.ranks.inside import groups, nccl_recorder
 groups.only_through_sockets = lambda: False
 def entries(stacks):
     told = dict(
@@ -211,8 +211,8 @@ def test_collectives_that_do_not_fit_and_that_nccl_has_let_pass_are_told(with_st
 
 
 _LEAVES_OUT = """
-from course_lib.ranks.inside import groups, nccl_recorder
-from course_lib.ranks.status import GpuQueue
+from realranks.ranks.inside import groups, nccl_recorder
+from realranks.ranks.status import GpuQueue
 numbers = groups.sequence_numbers
 groups.sequence_numbers = lambda: {**numbers(), "0/nccl": 1 - rank}
 groups.only_through_sockets = lambda: False
@@ -225,7 +225,7 @@ Event.ends = 0.0 if rank else 60.0
 
 def test_a_gpu_that_waits_for_a_rank_which_has_left_is_probably_a_deadlock(with_stand_in, monkeypatch):
     """From what NCCL's recorder tells on a rank to the sentence, with a recorder that says so."""
-    monkeypatch.setattr("course_lib.ranks.kernel.job.PROBABLE_SECONDS", 0.5)
+    monkeypatch.setattr("realranks.ranks.kernel.job.PROBABLE_SECONDS", 0.5)
     told = with_stand_in(_LEAVES_OUT, timeout=5.0)
     assert told.kind is Kind.HANG
     assert not told.proved

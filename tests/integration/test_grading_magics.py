@@ -55,7 +55,7 @@ def test_a_right_answer_passes_in_text_and_html(kernel):
 
 
 def test_an_answer_that_takes_long_says_how_long_and_the_verdict_takes_its_place(kernel):
-    kernel.run("from course_lib.notebook import show\nafter, show._TRIALS_AFTER = show._TRIALS_AFTER, 0.0")
+    kernel.run("from realranks.cells import show\nafter, show._TRIALS_AFTER = show._TRIALS_AFTER, 0.0")
     shown = kernel.run(RIGHT)
     kernel.run("show._TRIALS_AFTER = after")
     (bundle,) = shown.displays

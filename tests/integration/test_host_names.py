@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.ranks import host_names
+from realranks.ranks import host_names
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Run in a network of its own, whose name server counts the questions and answers none.
@@ -31,7 +31,7 @@ def questions():
             return count
         count += 1
 
-from course_lib.ranks.host_names import without_name_server
+from realranks.ranks.host_names import without_name_server
 from tests.support.ranks_and_kernels import Ranks
 
 def look_up():

@@ -12,9 +12,11 @@ from itertools import pairwise
 import psutil
 import pytest
 
-from course_lib.ranks.hosts.host import HostError, command_for, here
-from course_lib.ranks.hosts.spread import Hosts, HostsStart
-from course_lib.ranks.kernel.gang import GangError, State
+from realranks.ranks.hosts.host import HostError, command_for, here
+from realranks.ranks.hosts.spread import Hosts, HostsStart
+from realranks.ranks.hosts.wire import GREETING
+from realranks.ranks.kernel.gang import GangError, State
+from realranks.ranks.protocol import Message
 from tests.support import networks, slow_wire
 from tests.support.on_hosts import MEETINGS, Cells
 from tests.support.ranks_and_kernels import until_gone
@@ -168,7 +170,7 @@ def test_a_host_that_is_silent_for_a_moment_is_not_given_up(own_hosts):
 
 
 def test_a_message_that_takes_long_on_a_slow_wire_is_a_sign_of_life(monkeypatch):
-    monkeypatch.setattr("course_lib.ranks.hosts.host.GONE_SECONDS", 3.0)
+    monkeypatch.setattr("realranks.ranks.hosts.host.GONE_SECONDS", 3.0)
     slow = shlex.join([sys.executable, slow_wire.__file__, "250_000"])
     one = Hosts(["a"], f"{slow} {here()}")
     try:
@@ -233,24 +235,54 @@ def test_when_the_time_is_up_nothing_is_said_of_ranks_on_a_machine_that_does_not
     assert "its machine does not answer" in str(out)
 
 
+def test_a_late_answer_about_one_process_is_not_taken_for_that_about_another(monkeypatch):
+    monkeypatch.setattr("realranks.ranks.hosts.spread.PING_SECONDS", 600.0)
+    one = Hosts(["a"], here())
+    try:
+        runs, stopped = Cells(one, 2).gang.links
+        host = one.hosts[0].ready.pid
+        os.kill(stopped.pid, signal.SIGSTOP)
+        os.kill(host, signal.SIGSTOP)
+        assert not runs.is_stopped()  # not known: no answer came in time
+        os.kill(host, signal.SIGCONT)
+        assert stopped.is_stopped()
+    finally:
+        one.close()
+
+
+def test_a_store_that_listens_too_late_is_not_that_of_the_next_ranks(own_hosts, monkeypatch):
+    first = own_hosts.hosts[0].ready.pid
+    os.kill(first, signal.SIGSTOP)
+    with monkeypatch.context() as patched:
+        patched.setattr("realranks.ranks.hosts.spread._STORE_SECONDS", 0.2)
+        with pytest.raises(GangError, match="a: its store does not start"):
+            Cells(own_hosts)
+    os.kill(first, signal.SIGCONT)
+    assert Cells(own_hosts)("rank").values == {rank: rank for rank in range(4)}
+
+
 def test_names_and_commands_that_are_none_are_refused_in_a_line():
     for name, via, said in (
         ("-oProxyCommand=x", None, "is no name of a host"),
         ("a; rm", None, "is no name of a host"),
         ("a", "ssh", "say with {} where"),
         ("a", "no-such-program {}", "no-such-program: No such file"),
-        ("a", "sh -c 'echo {} is full >&2; exit 3' course_lib", "a is full"),
-        ("a", "sh -c 'echo {}; echo hello' course_lib", "hello"),
+        ("a", "sh -c 'echo {} is full >&2; exit 3' realranks", "a is full"),
+        ("a", "sh -c 'echo {}; echo hello' realranks", "hello"),
     ):
         with pytest.raises(HostError, match=said):
             Hosts([name], via)
+    newer = Message("host_ready", {"colour": "red"}).encode()
+    speaks = f"import os, time; os.write(1, {GREETING + newer!r}); time.sleep(60)"
+    with pytest.raises(HostError, match=r"a: .*its course files may differ .*HostReady"):
+        Hosts(["a"], shlex.join(["env", "X={}realranks", sys.executable, "-c", speaks]))
     with pytest.raises(HostError, match="named twice"):
         Hosts(["a", "b", "a"], here())
 
 
 def test_a_host_with_other_course_files_is_refused(monkeypatch):
-    monkeypatch.setattr("course_lib.ranks.hosts.spread.course_digest", lambda: "another")
-    with pytest.raises(HostError, match="a has other course files"):
+    monkeypatch.setattr("realranks.ranks.hosts.spread.code_digests", lambda: {"realranks": "another"})
+    with pytest.raises(HostError, match="a has other files of realranks"):
         Hosts(["a"], here())
 
 
@@ -260,7 +292,7 @@ def test_more_ranks_than_a_host_has_memory_for_are_refused(hosts):
 
 
 def test_what_a_login_prints_before_the_host_speaks_is_no_part_of_it():
-    both = Hosts(["a"], f"sh -c 'echo Welcome to {{}}; exec {here()}'")
+    both = Hosts(["a"], f"""sh -c 'echo Welcome to {{}}; exec "$@"' sh {here()}""")
     try:
         assert Cells(both, 2)("rank").values == {0: 0, 1: 1}
     finally:
@@ -344,16 +376,21 @@ def test_nothing_is_left_when_a_kernel_with_hosts_is_killed(new_kernel):
     kernel = new_kernel()
     kernel.run(f"%ranks hosts a b --via {here()!r}")
     kernel.run("%%ranks 4\n1")
-    kernel.start("%%ranks\nwhile True: pass")
-    hosts = [
-        process
-        for process in kernel.processes()
-        if "course_lib.ranks.hosts" in psutil.Process(process).cmdline()
-    ]
-    assert len(hosts) == 2
-    named = {f"ranks-{host}" for host in hosts}
-    servers = [process for process in psutil.process_iter() if process.name() in named]
-    processes = {*hosts, *(each.pid for server in servers for each in (server, *server.children()))}
-    assert len(processes) == 2 + 2 + 1 + 4  # hosts, who starts ranks, the store, ranks
-    kernel.kill()
-    until_gone(processes, 5)
+    # A child that the kernel has forked must not keep hosts from seeing it end.
+    forked = int(kernel.run("import os, time\nos.fork() or time.sleep(600)").value)
+    try:
+        kernel.start("%%ranks\nwhile True: pass")
+        hosts = [
+            process
+            for process in kernel.processes()
+            if "realranks.ranks.hosts" in psutil.Process(process).cmdline()
+        ]
+        assert len(hosts) == 2
+        named = {f"ranks-{host}" for host in hosts}
+        servers = [process for process in psutil.process_iter(["name"]) if process.info["name"] in named]
+        processes = {*hosts, *(each.pid for server in servers for each in (server, *server.children()))}
+        assert len(processes) == 2 + 2 + 1 + 4  # hosts, who starts ranks, the store, ranks
+        kernel.kill()
+        until_gone(processes, 5)
+    finally:
+        os.kill(forked, signal.SIGKILL)

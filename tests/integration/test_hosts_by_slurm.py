@@ -6,15 +6,15 @@ import threading
 
 import pytest
 
-from course_lib.ranks.hosts.host import HostError
-from course_lib.ranks.hosts.spread import Hosts
+from realranks.ranks.hosts.host import HostError
+from realranks.ranks.hosts.spread import Hosts
 from tests.support import networks, slurm
 from tests.support.on_hosts import MEETINGS, Cells
 from tests.support.ranks_and_kernels import until
 
 pytestmark = pytest.mark.skipif(bool(slurm.why_not()), reason=slurm.why_not() or "-")
 
-HOST = f"{sys.executable} -m course_lib.ranks.hosts"
+HOST = f"{shlex.quote(sys.executable)} -m realranks.ranks.hosts"
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def ranks_and_hosts(cluster):
         for pid in cluster.machines.processes(name):
             try:
                 with open(f"/proc/{pid}/cmdline", "rb") as file:
-                    if b"course_lib" in file.read():
+                    if b"realranks" in file.read():
                         found.add(pid)
             except OSError:
                 pass
@@ -79,6 +79,28 @@ def test_an_allocation_that_ends_takes_its_hosts_with_it(cluster, job):
         until(lambda: not ranks_and_hosts(cluster), 10)
     finally:
         both.close()
+
+
+def test_a_batch_job_that_holds_its_machines_is_entered_when_it_runs(cluster, job):
+    said = cluster.ask("sbatch", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=sleep infinity")
+    queued = said.split()[-1]
+
+    def is_in_state(state):
+        return cluster.ask("squeue", "--noheader", f"--jobs={queued}", "--format=%T").strip() == state
+
+    try:
+        assert is_in_state("PENDING"), said
+        cluster.ask("scancel", job)
+        until(lambda: is_in_state("RUNNING"), 60)
+        both = Hosts(cluster.machines.names, via(cluster, queued))
+        try:
+            out = Cells(both)("x = torch.ones(1) * rank\ndist.all_reduce(x)\nx.item()")
+            assert out.values == dict.fromkeys(range(4), 6.0)
+            assert {host.ready.cores for host in both.hosts} == {2}
+        finally:
+            both.close()
+    finally:
+        cluster.ask("scancel", queued)
 
 
 def test_what_srun_refuses_is_said_in_a_line(cluster):

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from course_lib.ranks.hosts.host import HostError
-from course_lib.ranks.hosts.spread import Hosts
+from realranks.ranks.hosts.host import HostError
+from realranks.ranks.hosts.spread import Hosts
 from tests.support import cable_cuts, networks
 from tests.support.on_hosts import Cells
 from tests.support.ranks_and_kernels import until, until_gone

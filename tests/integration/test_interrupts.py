@@ -33,7 +33,7 @@ def stop_it(kernel, folder, source, presses=1, magic="%%ranks"):
 
 
 #: Just before the cell begins, the press meets IPython (KeyboardInterrupt) or ipykernel (which only logs it).
-ANY_STOP = ("Stopped", "KeyboardInterrupt", "")
+ANY_STOP = ("Interrupted", "KeyboardInterrupt", "")
 
 ENDLESS = {
     "a loop in Python": "while True: pass",
@@ -56,7 +56,7 @@ ENDLESS = {
 def test_stop_ends_it_and_keeps_the_state(kernel, tmp_path, name):
     shown = stop_it(kernel, tmp_path, ENDLESS[name])
     assert shown.status == "error"
-    assert shown.ename == "Stopped", shown.text
+    assert shown.ename == "Interrupted", shown.text
     assert "You pressed stop" in shown.text
     after = kernel.run("%%ranks --as out\nx = torch.ones(1)\ndist.all_reduce(x)\nkept, x.item()")
     assert after.status == "ok", after.text
@@ -71,7 +71,7 @@ def test_a_deadlock_stopped_by_hand_is_the_same_as_one_proved(kernel, tmp_path):
 
 def test_pressing_twice_quickly_is_pressing_once(kernel, tmp_path):
     shown = stop_it(kernel, tmp_path, "time.sleep(1000 if rank else 0)\ndist.barrier()", presses=2)
-    assert shown.ename == "Stopped", shown.text
+    assert shown.ename == "Interrupted", shown.text
     assert kernel.run("%%ranks\nkept\ndist.barrier()").status == "ok"
 
 
@@ -122,7 +122,7 @@ def test_stop_during_run(kernel, tmp_path):
     message = kernel.start("run(f, ranks=4, timeout=100)")
     until(lambda: len(list(tmp_path.iterdir())) == 4)
     kernel.press_stop()
-    assert kernel.finish(message).ename == "Stopped"
+    assert kernel.finish(message).ename == "Interrupted"
     until(lambda: all(is_gone(pid) for pid in set(kernel.processes()) - before))
 
 

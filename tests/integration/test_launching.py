@@ -40,7 +40,7 @@ def test_a_process_that_only_has_to_leave_is_heard_though_another_has_failed():
 
 
 def test_a_wrapper_that_outlives_its_group_does_not_end_the_threads_of_gloo_which_may_hang():
-    script = (ROOT / "tests/answers/first_ranks/train/right_ddp.py").read_text(encoding="utf-8")
+    script = (ROOT / "course_lib/lessons/first_ranks/answers/train/right_ddp.py").read_text(encoding="utf-8")
     assert script.count(END) == 1
     script = script.replace(END, COUNTED_END).replace("import argparse", "import argparse\nimport os")
     verdict = grade("first_ranks.train", script)

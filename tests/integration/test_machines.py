@@ -23,10 +23,10 @@ pytestmark = pytest.mark.slow
 SCRIPT = """
 import os, sys
 import torch, torch.distributed as dist
-import course_lib
+import realranks
 
 fault, folder = sys.argv[1:]
-with course_lib.observe("told.txt", machines=folder):
+with realranks.observe("told.txt", machines=folder):
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))

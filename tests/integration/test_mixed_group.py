@@ -6,8 +6,8 @@ here. What NCCL itself does is not.
 
 import pytest
 
-from course_lib.outcome.outcome import Kind
-from course_lib.ranks.kernel.backend import BackendChoice
+from realranks.outcome.outcome import Kind
+from realranks.ranks.kernel.backend import BackendChoice
 from tests.support.ranks_and_kernels import Ranks
 
 _WITH_TORCH = "import os, time\nimport torch, torch.distributed as dist\nrank = dist.get_rank()"

@@ -1,4 +1,4 @@
-"""`course_lib.observe()` in scripts that a plain `torchrun` starts."""
+"""`realranks.observe()` in scripts that a plain `torchrun` starts."""
 
 import os
 import subprocess
@@ -12,11 +12,11 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
 import os, sys
 import torch, torch.distributed as dist
-import course_lib
-from course_lib.scripts import observe
+import realranks
+from realranks.scripts import observe
 
 fault = sys.argv[1]
-with course_lib.observe("told.txt"):
+with realranks.observe("told.txt"):
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     trains = fault != "blind"
@@ -108,7 +108,7 @@ def test_ranks_go_on_when_their_watcher_is_killed(tmp_path):
 
 
 def test_without_ranks_it_says_so_and_watches_nothing(tmp_path):
-    code = "import course_lib\nwith course_lib.observe('told.txt'): print('ran')"
+    code = "import realranks\nwith realranks.observe('told.txt'): print('ran')"
     environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -125,7 +125,7 @@ def test_without_ranks_it_says_so_and_watches_nothing(tmp_path):
 
 @pytest.mark.parametrize("local", ["1", "3"])
 def test_ranks_of_several_machines_are_not_watched(tmp_path, local):
-    code = "import course_lib\nwith course_lib.observe('told.txt'): print('ran')"
+    code = "import realranks\nwith realranks.observe('told.txt'): print('ran')"
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,

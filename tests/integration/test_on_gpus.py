@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from course_lib.outcome.outcome import Kind
+from realranks.outcome.outcome import Kind
 from tests.support.ranks_and_kernels import Ranks
 
 _WITH_TORCH = "import torch, torch.distributed as dist\nfrom course_lib import device\nrank = dist.get_rank()"

@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from course_lib.scripts.examine import examine, verdict_text
-from course_lib.scripts.launching import Launcher
+from realranks.scripts.examine import examine, verdict_text
+from realranks.scripts.launching import Launcher
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAD = """
@@ -129,7 +129,7 @@ if __name__ == "__main__":
     found, _, err = examined(tmp_path, text)
     assert {error.message for error in found.outcome.errors.values()} == {"name 'prot' is not defined"}
     assert "ProcessRaisedException" in err.getvalue()
-    assert "course_lib" not in err.getvalue()
+    assert "realranks" not in err.getvalue()
 
 
 def test_a_rank_that_fails_before_it_joins_is_missed_by_the_others(tmp_path):

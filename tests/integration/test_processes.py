@@ -8,9 +8,9 @@ import sys
 import psutil
 import pytest
 
-from course_lib.outcome.outcome import Kind
-from course_lib.ranks.kernel.gang import GangError, State
-from course_lib.ranks.kernel.launcher import warm_up
+from realranks.outcome.outcome import Kind
+from realranks.ranks.kernel.gang import GangError, State
+from realranks.ranks.kernel.launcher import warm_up
 from tests.support.ranks_and_kernels import ROOT, Ranks, is_gone, until, until_gone
 
 DEATHS = {
@@ -211,8 +211,8 @@ def test_a_rank_that_closes_all_its_descriptors_is_lost_but_hangs_nobody(ranks):
 def test_replies_that_a_cell_forges_and_that_nobody_can_read_do_no_harm(ranks):
     """The kernel looks at its ranks while the cell runs, and fetches afterwards."""
     outcome = ranks(
-        "from course_lib.ranks.inside import worker\n"
-        "from course_lib.ranks.protocol import Message\n"
+        "from realranks.ranks.inside import worker\n"
+        "from realranks.ranks.protocol import Message\n"
         "if rank == 1:\n"
         "    for number in range(300):\n"
         "        for kind, told in (('seen', {'look': 3}), ('freed', {}), ('fetched', {'found': 'yes'})):\n"

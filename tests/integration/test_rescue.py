@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.outcome.outcome import Kind
+from realranks.outcome.outcome import Kind
 
 MODEL = """
 from torch.nn.parallel import DistributedDataParallel as DDP

@@ -1,6 +1,6 @@
 """Lesson 01: the ring that is chosen runs on real ranks, beside all_reduce, and can be stepped through."""
 
-from course_lib.lab.dataparallel import RingExplorer, ring
+from course_lib.lessons.dataparallel.lab import RingExplorer, ring
 
 
 def test_a_choice_runs_a_ring_on_real_ranks_and_shows_its_steps():

@@ -7,9 +7,9 @@ import cloudpickle
 import pytest
 
 from course_lib import run
-from course_lib.faults import delay, exit_with, fail, kill
-from course_lib.notebook.refused import Refused, UnexpectedOutcome
-from course_lib.outcome.outcome import Kind
+from realranks.cells.refused import UnexpectedOutcome, UsageError
+from realranks.faults import delay, exit_with, fail, kill
+from realranks.outcome.outcome import Kind
 
 # As for functions of a notebook: the ranks get them by value and need not import this file.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -45,9 +45,9 @@ def test_lambdas_and_closures_travel():
 
 def test_what_cannot_be_pickled_is_named():
     lock = threading.Lock()
-    with pytest.raises(Refused, match="`lock`, a lock that"):
+    with pytest.raises(UsageError, match="`lock`, a lock that"):
         run(lambda: lock, ranks=2)
-    with pytest.raises(Refused, match="argument 0, a lock"):
+    with pytest.raises(UsageError, match="argument 0, a lock"):
         run(rank_times, lock, ranks=2)
 
 
@@ -134,7 +134,7 @@ def test_a_fault_before_a_collective_strikes():
 
 
 def test_a_fault_for_a_rank_that_is_not_there_is_refused():
-    with pytest.raises(Refused, match="rank 5"):
+    with pytest.raises(UsageError, match="rank 5"):
         run(train, ranks=2, faults=[kill(rank=5)])
 
 
@@ -160,7 +160,7 @@ def test_a_large_value_outlives_the_ranks_too():
 
 @pytest.mark.parametrize("bad", [0, -1, "two", 1.5, None, True, 10**9])
 def test_a_number_of_ranks_that_cannot_be_is_refused_in_one_line(bad):
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(UsageError) as caught:
         run(train, ranks=bad)
     assert "\n" not in str(caught.value)
 

@@ -3,8 +3,8 @@
 import pytest
 
 from course_lib import run_quietly
-from course_lib.lab.all_reduces import WAYS, AllReduceExplorer, same_sums
-from course_lib.lab.scale import Ring
+from course_lib.lessons.scale.all_reduces import WAYS, AllReduceExplorer, same_sums
+from course_lib.lessons.scale.lab import Ring
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -29,7 +29,7 @@ def step_in_a_pair(ring):
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
 
-    from course_lib.lab.scale import sleepy_model
+    from course_lib.lessons.scale.lab import sleepy_model
 
     pair = dist.new_group([0, 1])
     if dist.get_rank() > 1:

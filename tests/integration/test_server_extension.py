@@ -14,8 +14,8 @@ from benchmarks.servers import LESSON, OTHER, Place, Server
 from tests.support.ranks_and_kernels import ROOT, is_gone, until, until_gone
 
 WHO = """
-import os, psutil
-from course_lib.ranks.kernel.launcher import warm_up
+import os, psutil, course_lib
+from realranks.ranks.kernel.launcher import warm_up
 print(os.getpid(), psutil.Process(warm_up().pid).ppid(), warm_up().pid)
 """
 
@@ -52,7 +52,7 @@ def test_the_servers_of_a_user_share_a_zygote_that_comes_when_needed_is_replaced
         ended = [int(line.split()[2]) for line in asked[:2]]
         assert not any(is_gone(server) for server in ended)
         # A notebook that does not mention the course, in which it is loaded all the same.
-        kernels[0].run("from course_lib.ranks.kernel.launcher import warm_up\nwarm_up()")
+        kernels[0].run("import course_lib\nfrom realranks.ranks.kernel.launcher import warm_up\nwarm_up()")
         (replaced,) = until(place.zygotes)
         assert len(place.sockets()) == 1
 

@@ -2,7 +2,7 @@
 
 import re
 
-from course_lib.lab.process_groups import AGENT, RANK_0, Start, StartExplorer
+from course_lib.lessons.process_groups.lab import AGENT, RANK_0, Start, StartExplorer
 
 
 def test_a_choice_is_a_start_of_real_ranks_and_is_drawn():

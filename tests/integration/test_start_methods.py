@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from course_lib.outcome.outcome import Kind
-from course_lib.ranks.kernel.gang import GangError, check_size
-from course_lib.ranks.kernel.launcher import LaunchError, default_method
+from realranks.outcome.outcome import Kind
+from realranks.ranks.kernel.gang import GangError, check_size
+from realranks.ranks.kernel.launcher import LaunchError, default_method
 from tests.support.ranks_and_kernels import Ranks, until_gone
 
 

@@ -1,18 +1,21 @@
 """Lesson 16's two machines: agents meet over the wire, hosts run on both, and a cable that was pulled is put back."""
 
+from pathlib import Path
+
 import pytest
 
-from course_lib.lab.cluster import MEETINGS, left_over, meet, two_machines
-from course_lib.notebook.run import run_quietly
-from course_lib.ranks.hosts.spread import Hosts, HostsStart
-from course_lib.ranks.kernel.gang import Gang
+from course_lib.lessons.cluster.lab import MEETINGS, last_words, left_over, meet, two_machines
+from course_lib.lessons.process_groups.lab import free_port
+from realranks.cells.run import run_quietly
+from realranks.ranks.hosts.spread import Hosts, HostsStart
+from realranks.ranks.kernel.gang import Gang
 from tests.support import networks
 
 needs_namespaces = pytest.mark.skipif(bool(networks.why_not()), reason=networks.why_not() or "-")
 STEPS = """
 import time
 import torch, torch.distributed as dist
-from course_lib.lab.cluster import pull_cable
+from course_lib.lessons.cluster.lab import pull_cable
 for step in range(20):
     if step == 10 and dist.get_rank() == 0:
         pull_cable(seconds=2)
@@ -47,6 +50,25 @@ def test_ranks_on_both_machines_wait_for_a_cable_to_come_back(machines):
         gang.reap()
     finally:
         hosts.close()
+
+
+@needs_namespaces
+def test_what_comes_before_the_last_line_tells_an_agent_that_never_reached_the_store_from_one_whose_store_went(
+    machines, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    failed = "The connection to the C10d store has failed"
+    _, nobody = meet(machines, "an address that nobody has", "c10d").words
+    assert failed in nobody
+    assert "connect to" in nobody
+    Path("job_7.py").write_text("import os, time\nwhile not os.path.exists('begun'): time.sleep(0.1)")
+    Path("job_8.py").write_text("import time\nopen('begun', 'w').close()\ntime.sleep(60)")
+    line = f"torchrun --nnodes=1 --rdzv-backend=c10d --rdzv-endpoint={{head}}:{free_port()}"
+    lines = [f"{line} --rdzv-id={job} --rdzv-conf=is_host={job == 7} job_{job}.py" for job in (7, 8)]
+    out = run_quietly(machines.torchrun, *lines, ranks=2, init=False, timeout=120)
+    gone = last_words(out.values[1])
+    assert failed in gone
+    assert "Failed to recv, got 0 bytes" in gone
 
 
 def test_workers_outlive_an_agent_that_was_killed_and_not_one_that_was_interrupted():

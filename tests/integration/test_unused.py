@@ -4,10 +4,10 @@ from random import Random
 
 import pytest
 
-from course_lib.lab.unused import GRAPHS, HANGS, WAYS, GraphExplorer, judged, measured, worst
-from course_lib.notebook.run import run_quietly
+from course_lib.lessons.unused.lab import GRAPHS, HANGS, WAYS, GraphExplorer, judged, measured, worst
+from course_lib.lessons.unused.tasks.schedules import ORDER, is_plain, is_right, trained
 from course_lib.tasks import find_task
-from course_lib.tasks.unused.schedules import ORDER, is_plain, is_right, trained
+from realranks.cells.run import run_quietly
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,17 @@ from course_lib.tasks.unused.schedules import ORDER, is_plain, is_right, trained
         ("static_graph", (["left"] * 4, ["both"] * 4), [["right"] * 4] * 2),
         ("static_graph", (["both", "left", "both", "both"],) * 2, [["right", "silent", "raises"]] * 2),
         ("static_graph", (["left", "both", "left", "left"],) * 2, [["right", "raises"]] * 2),
+        (
+            "static_graph",
+            (["both"] * 4, ["both", "left", "both", "both"]),
+            [["right", "hangs"], ["right", "silent", "raises"]],
+        ),
+        (
+            "static_graph",
+            (["left", "both", "left", "left"], ["left"] * 4),
+            [["right", "raises"], ["right", "hangs"]],
+        ),
+        ("default", (["right"] * 2, ["left"] * 2), [["silent", "raises"]] * 2),
         (
             "find_unused_parameters",
             (["left", "right", "both", "left"], ["both", "left"] * 2),
@@ -45,7 +56,7 @@ def test_a_tile_that_is_pressed_runs_on_two_real_ranks():
 
 
 def twelve_graphs():
-    from course_lib.lab.heads import measure_graphs
+    from course_lib.lessons.unused.heads import measure_graphs
 
     return measure_graphs()
 

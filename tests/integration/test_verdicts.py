@@ -3,13 +3,16 @@
 import os
 import signal
 import socket
+import subprocess
+import sys
 from importlib.metadata import version
 
 import pytest
 
-from course_lib.doctor.diagnose import while_it_runs
-from course_lib.outcome.outcome import EXIT_CUT_OFF, Kind
-from course_lib.ranks.kernel import deadlock_watch, job
+from realranks.doctor.diagnose import while_it_runs, with_diagnosis
+from realranks.outcome.outcome import EXIT_CUT_OFF, Kind
+from realranks.ranks.kernel import deadlock_watch, job
+from realranks.ranks.kernel.gang import Gang
 
 AT_MOST = 10.0
 
@@ -105,6 +108,94 @@ def test_a_key_that_a_child_process_sets_is_waited_for(shared_ranks):
     )
     assert outcome.kind is Kind.OK, str(outcome)
     assert set(outcome.values.values()) == {b"1"}
+
+
+STEPS = {
+    "one bucket": ("DDP(net())", "ddp(x).sum().backward()"),
+    "searched for unused ones": ("DDP(net(), find_unused_parameters=True)", "ddp(x).sum().backward()"),
+    "static": ("DDP(net(), static_graph=True)", "ddp(x).sum().backward()"),
+    "several buckets": ("DDP(net(), bucket_cap_mb=0.01)", "ddp(x).sum().backward()"),
+    "buffers": ("DDP(net(torch.nn.BatchNorm1d(99)))", "ddp(x).sum().backward()"),
+    "accumulated": (
+        "DDP(net())",
+        "with ddp.no_sync():\n        ddp(x).sum().backward()\n    ddp(x).sum().backward()",
+    ),
+    "two models": ("DDP(net()); other = DDP(torch.nn.Linear(99, 1))", "other(ddp(x)).sum().backward()"),
+    "in turn": (
+        "DDP(net()); other = DDP(torch.nn.Linear(99, 1))",
+        "other(ddp(x).detach()).sum().backward()\n    ddp(x).sum().backward()",
+    ),
+}
+
+
+@pytest.mark.parametrize("watch", [False, True])
+@pytest.mark.parametrize("name", STEPS)
+def test_training_steps_are_counted_by_passes_whatever_a_pass_sends(ranks, name, watch):
+    wrapped, step = STEPS[name]
+    outcome = ranks(
+        "from torch.nn.parallel import DistributedDataParallel as DDP\n"
+        "def net(*more):\n    return torch.nn.Sequential(torch.nn.Linear(99, 99), *more, torch.nn.Linear(99, 99))\n"
+        f"x, ddp = torch.ones(2, 99), {wrapped}\nfor number in range(5 + (rank > 0)):\n    {step}",
+        **({"around": ("realranks.watch.watching:watching", {})} if watch else {}),
+    )
+    assert outcome.diagnosis.kind == "uneven_batches"
+    assert "after 5 training steps, and ranks 1-3 wait in training step 6 in" in outcome.diagnosis.summary
+
+
+UNEVEN = """
+import torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+dist.init_process_group("gloo")
+model = DDP(torch.nn.Linear(4, 4))
+for number in range(4 + dist.get_rank()):
+    model(torch.ones(2, 4)).sum().backward()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ranks are kept from a core by their affinity")
+def test_what_ranks_have_done_is_told_also_where_they_hardly_get_a_core(tmp_path):
+    """Reading their first stacks takes a second of a core; here it takes several, and they are waited for."""
+    script = tmp_path / "uneven.py"
+    script.write_text(UNEVEN)
+    gang = Gang(2, init=False, method="spawn")
+    busy = []
+    try:
+        gang.wait_ready()
+        core = min(os.sched_getaffinity(0))
+        pin = f"import os; os.sched_setaffinity(0, [{core}])\nwhile True: pass"
+        busy += [subprocess.Popen([sys.executable, "-c", pin]) for _ in range(4)]
+        for link in gang.links:
+            for thread in os.listdir(f"/proc/{link.pid}/task"):
+                os.sched_setaffinity(int(thread), [core])
+        found = with_diagnosis(
+            gang.run_script(str(script), (), timeout=300, repair=False).settled()
+        ).diagnosis
+    finally:
+        for each in busy:
+            each.kill()
+            each.wait()
+        gang.stop()
+    assert found.kind == "uneven_batches"
+    assert "Rank 0 has finished after 4 training steps, and rank 1 waits in training step 5" in found.summary
+
+
+LEFT_GROUP = """
+def step(group):
+    if rank != 2:
+        try:
+            dist.all_reduce(torch.ones(1), group=group)
+        except RuntimeError:
+            pass
+    dist.all_reduce(torch.ones(1), group=dist.new_group())
+"""
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_what_is_open_in_a_group_that_nobody_has_any_more_is_met_by_nothing(ranks, kept):
+    made = "dist.new_group(timeout=__import__('datetime').timedelta(seconds=1))"
+    outcome = ranks(LEFT_GROUP + (f"kept = {made}\nstep(kept)" if kept else f"step({made})"))
+    assert outcome.kind is Kind.OK
+    assert (outcome.diagnosis is not None and outcome.diagnosis.kind == "unequal_collectives") is kept
 
 
 SKIPPED = "if rank != 1:\n    w = dist.all_reduce(torch.ones(4), async_op=True)"
@@ -327,7 +418,7 @@ CUT = {
         "import contextlib\n    for fd in range(3, 200):\n        with contextlib.suppress(OSError):\n"
         "            os.write(fd, b'x' * 99)"
     ),
-    "closed its wire": "from course_lib.ranks.inside import worker\n    worker.CURRENT.channel.sock.shutdown(2)",
+    "closed its wire": "from realranks.ranks.inside import worker\n    worker.CURRENT.channel.sock.shutdown(2)",
 }
 
 

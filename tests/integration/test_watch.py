@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.outcome.outcome import RankVariableError
-from course_lib.watch import CompareError, compare
-from course_lib.watch.shares import Relation
+from realranks.outcome.outcome import RankVariableError
+from realranks.watch import CompareError, compare
+from realranks.watch.shares import Relation
 from tests.support.ranks_and_kernels import ROOT
 
 MODEL = """
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.data import DataLoader, DistributedSampler, RandomSampler
-from course_lib.watch import buckets, compare, fingerprint
+from realranks.watch import buckets, compare, fingerprint
 
 def net(*extra):
     torch.manual_seed(0)
@@ -461,7 +461,7 @@ def test_a_bare_wait_that_never_ends_is_proved_under_a_trace_too(ranks):
 
 
 def examples() -> list[str]:
-    page = (ROOT / "docs" / "watch.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     return re.findall(r"```python\n(.*?)```", page, re.DOTALL)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.watch.around import as_around
+from realranks.watch.around import as_around
 
 SET_UP = """
 from torch import nn
@@ -55,6 +55,7 @@ def test_what_was_noted_in_a_watched_cell_is_not_held_against_the_next(ranks):
     assert ranks("step()").diagnosis is None
     assert ranks("dist.broadcast(model.module.weight.data, 0)").ok
     assert watched(ranks, "step()").diagnosis is None
+    assert all(facts.probe is None for facts in ranks("1 / 0").facts.values())
 
 
 def test_nothing_of_the_watching_stays_behind(ranks):

@@ -14,8 +14,8 @@ import sys
 import pytest
 import torch
 
-from course_lib.ranks.kernel import gpus
-from course_lib.ranks.kernel.gpus import Gpu, Gpus
+from realranks.ranks.kernel import gpus
+from realranks.ranks.kernel.gpus import Gpu, Gpus
 from tests.support.ranks_and_kernels import ROOT, Ranks
 
 NVML = """
@@ -28,9 +28,9 @@ int nvmlDeviceGetCount_v2(int *count) { *count = atoi(getenv("PLAYED_GPUS")); re
 #: Run in a process of its own: the system reads LD_LIBRARY_PATH when a process starts.
 STORY = """
 import json, sys
-from course_lib.notebook.machine import machine
-from course_lib.ranks.kernel import gpus
-from course_lib.ranks.kernel.gang import Gang
+from realranks.cells.machine import machine
+from realranks.ranks.kernel import gpus
+from realranks.ranks.kernel.gang import Gang
 
 gpus.DEVICE_FILES = (__file__,) if sys.argv[1] == "driver" else ()
 told = {}
@@ -121,7 +121,7 @@ def four_gpus(monkeypatch):
     tried = tuple(
         Gpu(n, "CUDA error: out of memory" if n == 1 else "", "H100", 80_000, 80_000) for n in range(4)
     )
-    monkeypatch.setattr("course_lib.ranks.kernel.local_start.find_gpus", lambda *_: Gpus(tried, 4))
+    monkeypatch.setattr("realranks.ranks.kernel.local_start.find_gpus", lambda *_: Gpus(tried, 4))
 
 
 def test_ranks_know_their_gpu_and_touch_none_until_they_use_it(four_gpus):
@@ -197,10 +197,10 @@ def test_variables_that_choose_gpus_in_the_notebook_count_from_the_next_gang_on(
     ],
 )
 def test_machine_tells_of_every_gpu_whether_it_works(monkeypatch, tried, counted, problem, says):
-    from course_lib.notebook.machine import machine
+    from realranks.cells.machine import machine
 
     found = Gpus(tried, counted, problem, nccl=True)
-    monkeypatch.setattr("course_lib.notebook.machine.find_gpus", lambda *_: found)
+    monkeypatch.setattr("realranks.cells.machine.find_gpus", lambda *_: found)
     report = machine()
     assert says in dict(report.rows())["GPUs"]
     assert says in repr(report)

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from course_lib.lab.wrappers import MODES, PLACES, PlacesExplorer, ended, needed
-from course_lib.notebook.run import run_quietly
+from course_lib.lessons.wrappers.lab import MODES, PLACES, WAYS, PlacesExplorer, ended, needed
+from realranks.cells.run import run_quietly
 
 #: What becomes of the gradient in the three modes, where it is not averaged in all of them.
 ENDS = {
@@ -18,7 +18,7 @@ ENDS = {
 
 def everywhere() -> tuple[Any, Any]:
     """All places through the wrapper, and those around it that are averaged through it."""
-    from course_lib.lab import places
+    from course_lib.lessons.wrappers import places
 
     around = {name: list(places.steps(name, "default", around=True)) for name in places.PLACES}
     return places.look_everywhere(), around
@@ -38,17 +38,18 @@ def test_a_parameter_is_averaged_in_some_places_and_nowhere_around_the_wrapper()
 
 
 def every_way() -> Any:
-    """One wrapper, and two DDP models."""
-    from course_lib.lab.places import all_ways
+    """Two DDP models, the forum's wrapper, one around both."""
+    from course_lib.lessons.wrappers.places import all_ways
 
     return all_ways()
 
 
-def test_the_wrapper_is_always_right_and_two_models_raise_where_an_unused_path_is_searched():
+def test_a_wrapper_is_always_right_and_two_models_raise_where_an_unused_path_is_searched():
     outcome = run_quietly(every_way, ranks=2)
     found = outcome.values[0]
     assert len(found) == 12
-    assert {ends["one wrapper"] for ends in found.values()} == {"right"}
+    assert {tuple(ends) for ends in found.values()} == {tuple(WAYS)}
+    assert {ends[way] for ends in found.values() for way in ("the forum's", "one wrapper")} == {"right"}
     assert needed(found) == {("find_unused_parameters", buffers, True) for buffers in (False, True)}
 
 

@@ -14,14 +14,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from course_lib.ranks.kernel import launcher
+from realranks.ranks.kernel import launcher
 from tests.support.ranks_and_kernels import is_gone, until
 
 ROOT = Path(__file__).parents[2]
 ASK = """
 import sys, psutil
-from course_lib.ranks.kernel.launcher import warm_up
-from course_lib.ranks.kernel.gang import Gang
+from realranks.ranks.kernel.launcher import warm_up
+from realranks.ranks.kernel.gang import Gang
 launcher = warm_up()
 gang = Gang(2, backend="gloo")
 gang.wait_ready()
@@ -36,7 +36,7 @@ class Owner:
     def __init__(self, folder: Path = ROOT) -> None:
         self.folder = folder
         held = (
-            "from course_lib.ranks.server.zygote import *\nstart_zygote()\n"
+            "from realranks.ranks.server.zygote import *\nstart_zygote()\n"
             "print(os.environ[VARIABLE], flush=True)\ninput()"
         )
         environment = {name: value for name, value in os.environ.items() if name != "DDP_COURSE_ZYGOTE"}
@@ -156,19 +156,17 @@ def children_that_serve() -> set[int]:
     return {
         child.pid
         for child in psutil.Process().children()
-        if child.status() != psutil.STATUS_ZOMBIE and "course_lib.ranks.server" in child.cmdline()
+        if child.status() != psutil.STATUS_ZOMBIE and "realranks.ranks.server" in child.cmdline()
     }
 
 
 def test_a_changed_course_is_loaded_anew_and_the_zygote_ends_with_its_owner(tmp_path):
     """Somebody who works on the course gets what is in the files."""
-    shutil.copytree(
-        ROOT / "course_lib", tmp_path / "course_lib", ignore=shutil.ignore_patterns("__pycache__")
-    )
+    shutil.copytree(ROOT / "realranks", tmp_path / "realranks", ignore=shutil.ignore_patterns("__pycache__"))
     owner = Owner(tmp_path)
     one = owner.kernel()
     assert one.parent == owner.zygote.pid
-    file = tmp_path / "course_lib" / "ranks" / "inside" / "tracebacks.py"
+    file = tmp_path / "realranks" / "ranks" / "inside" / "tracebacks.py"
     file.write_text(file.read_text() + "\n# changed\n")
     other = owner.kernel()
     assert other.parent == other.process.pid

@@ -4,8 +4,10 @@ import time
 
 import pytest
 
-from course_lib.ranks.kernel import run_job
+from realranks.outcome.outcome import Diagnosis
+from realranks.ranks.kernel import run_job
 from tests.scenarios import tally
+from tests.support.holes import holes
 
 
 @pytest.fixture
@@ -24,6 +26,20 @@ def proof_delay(monkeypatch):
 
     monkeypatch.setattr(run_job, "end", noting)
     return delays
+
+
+@pytest.fixture(autouse=True)
+def whole_sentences(monkeypatch):
+    """Whatever the doctor says meanwhile has no hole where a word was to be filled in."""
+    said, made = [], Diagnosis.__init__
+
+    def noting(self, *arguments, **fields):
+        made(self, *arguments, **fields)
+        said.append(self)
+
+    monkeypatch.setattr(Diagnosis, "__init__", noting)
+    yield
+    assert [hole for each in said for hole in holes(each)] == []
 
 
 def pytest_runtest_logreport(report):

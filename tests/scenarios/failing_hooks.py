@@ -1,17 +1,17 @@
-"""A probe whose hooks raise: what surrounds a script instead of `course_lib.watch.watching`, in the ranks.
+"""A probe whose hooks raise: what surrounds a script instead of `realranks.watch.watching`, in the ranks.
 
 Each hook is left alone `spared` times first, so that it also fails in the middle of what it keeps books of.
 """
 
 import contextlib
 
-from course_lib.watch import probe
-from course_lib.watch.exchanges import Exchanges
-from course_lib.watch.gathered import Gathered
-from course_lib.watch.loaders import Loaders
-from course_lib.watch.optimizers import Optimizers
-from course_lib.watch.waiting import WaitingClock
-from course_lib.watch.watching import watching
+from realranks.watch import probe
+from realranks.watch.exchanges import Exchanges
+from realranks.watch.gathered import Gathered
+from realranks.watch.loaders import Loaders
+from realranks.watch.optimizers import Optimizers
+from realranks.watch.waiting import WaitingClock
+from realranks.watch.watching import watching
 
 #: Everything that is called from the script's own calls, by the class that has it.
 HOOKS = {

@@ -4,17 +4,17 @@ import functools
 
 import pytest
 
-from course_lib.ranks.attach.script_run import run_script_once
-from course_lib.ranks.kernel.gang import Gang
-from course_lib.ranks.kernel.job import Job
-from course_lib.ranks.messages import Script
-from course_lib.scripts.launching import starts_its_ranks
-from course_lib.watch.exchanges import Exchanges
-from course_lib.watch.gathered import Gathered
-from course_lib.watch.loaders import Loaders
-from course_lib.watch.optimizers import Optimizers
-from course_lib.watch.probe import Probe
-from course_lib.watch.waiting import WaitingClock
+from realranks.ranks.kernel.gang import Gang
+from realranks.ranks.kernel.job import Job
+from realranks.ranks.messages import Script
+from realranks.ranks.observed.script_run import run_script_once
+from realranks.scripts.launching import starts_its_ranks
+from realranks.watch.exchanges import Exchanges
+from realranks.watch.gathered import Gathered
+from realranks.watch.loaders import Loaders
+from realranks.watch.optimizers import Optimizers
+from realranks.watch.probe import Probe
+from realranks.watch.waiting import WaitingClock
 from tests.scenarios import failing_hooks
 from tests.scenarios.catalogue import SILENT, scenarios
 

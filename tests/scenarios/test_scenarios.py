@@ -2,7 +2,9 @@
 
 import pytest
 
-from course_lib.scripts.examine import examine, verdict_text
+from realranks.scripts.examine import examine, verdict_text
+from tests.records.judged import said_of_script
+from tests.records.store import Records
 from tests.scenarios.catalogue import SILENT, scenarios
 from tests.scenarios.tally import confusion
 
@@ -15,7 +17,7 @@ def _expected_to_pass_or_open(scenario):
 
 
 @pytest.mark.parametrize("scenario", [_expected_to_pass_or_open(scenario) for scenario in ALL])
-def test_the_doctor_is_right_about(scenario, proof_delay, record_property):
+def test_the_doctor_is_right_about(scenario, proof_delay, record_property, recorder):
     found = examine(
         str(scenario.path),
         scenario.arguments(),
@@ -37,6 +39,7 @@ def test_the_doctor_is_right_about(scenario, proof_delay, record_property):
     if diagnosis is not None:
         assert diagnosis.summary[0].isupper()
         assert diagnosis.summary.endswith((".", ")"))
+    recorder(Records("scenarios", scenario.path.parent.name), scenario.path.stem, found.run, said_of_script)
 
 
 def test_the_table_shows_wrong_answers_first():

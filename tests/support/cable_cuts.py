@@ -20,9 +20,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from course_lib.outcome.outcome import Outcome
-from course_lib.ranks.hosts.spread import Hosts
-from course_lib.ranks.kernel.gang import GangError, State
+from realranks.outcome.outcome import Outcome
+from realranks.ranks.hosts.spread import Hosts
+from realranks.ranks.kernel.gang import GangError, State
 from tests.support import networks
 from tests.support.on_hosts import Cells
 
@@ -109,7 +109,7 @@ class Cuts:
         self.ddp: float | None = None
 
     def _hosts(self, by: str) -> Hosts:
-        if by in self.hosts and len(self.hosts[by].there) < 2:
+        if by in self.hosts and len(self.hosts[by].alive) < 2:
             self.hosts.pop(by).close()
         if by not in self.hosts:
             self.hosts[by] = Hosts(self.machines.names, self.via[by])

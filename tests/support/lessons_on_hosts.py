@@ -26,17 +26,12 @@ from tests.support.ranks_and_kernels import ROOT
 
 #: As `%ranks hosts` does it; the lesson's own first cell loads the extension, and what that prints is compared.
 _BEFORE = """
-from course_lib.notebook.session import SESSION
-from course_lib.ranks.hosts.spread import Hosts
+from realranks.cells.session import SESSION
+from realranks.ranks.hosts.spread import Hosts
 
 SESSION.use(Hosts({0}, {1!r}))
 """
 _AFTER = "assert SESSION.gang is None or {{link.host_name for link in SESSION.gang.links}} <= {0}"
-#: A machine has a /tmp and a home of its own, and no name server (torch prints a warning where one does not answer).
-_OWN_FILES = (
-    'mount --bind "$0" /etc/nsswitch.conf && mount -t tmpfs none /tmp && '
-    'mkdir /tmp/home && cd /tmp/home && export HOME=$PWD && exec "$@"'
-)
 _ANSI = re.compile(r"\x1b\[[0-9;]*m|#x1B\[[0-9;]*m")
 
 
@@ -83,10 +78,25 @@ def lessons_on_two_machines(lessons: Sequence[str]) -> Iterator[tuple[str, int, 
     with networks.two_machines() as machines, tempfile.TemporaryDirectory() as folder:
         names = Path(folder) / "nsswitch.conf"
         names.write_text("hosts: files\n")
-        reach = ["ip", "netns", "exec", "{}", "sh", "-c", _OWN_FILES, str(names)]
-        via = shlex.join([*reach, sys.executable, "-m", "course_lib.ranks.hosts"])
+        reach = ["ip", "netns", "exec", "{}", "sh", "-c", _own_files(), str(names)]
+        via = shlex.join([*reach, sys.executable, "-m", "realranks.ranks.hosts"])
         for lesson in lessons:
             yield lesson, *lesson_on(lesson, machines.names, via)
+
+
+def _own_files() -> str:
+    """The shell's lines that give a machine a /tmp and a home of its own, and no name server.
+
+    (torch prints a warning where one does not answer.) The course and its Python stay, also where they lie below /tmp.
+    """
+    kept = [place for place in {str(ROOT), sys.prefix, sys.base_prefix} if Path(place).is_relative_to("/tmp")]
+    lines = ['mount --bind "$0" /etc/nsswitch.conf', "mount -t tmpfs none /mnt"]
+    for number, place in enumerate(kept):
+        lines.append(f"mkdir /mnt/{number} && mount --bind {shlex.quote(place)} /mnt/{number}")
+    lines.append("mount -t tmpfs none /tmp")
+    for number, place in enumerate(kept):
+        lines.append(f"mkdir -p {shlex.quote(place)} && mount --bind /mnt/{number} {shlex.quote(place)}")
+    return " && ".join([*lines, 'mkdir /tmp/home && cd /tmp/home && export HOME=$PWD && exec "$@"'])
 
 
 def _differing(lesson: str, cells: Sequence[str], told: ElementTree.ElementTree) -> Iterator[Differs]:

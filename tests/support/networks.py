@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.ranks.process import die_with_parent
+from realranks.ranks.process import die_with_parent
 
 _numbers = itertools.count()
 #: The address of a network card that no machine has.
@@ -45,7 +45,7 @@ class Machines:
     @property
     def via(self) -> str:
         """For `%ranks hosts --via`: the command that starts a host in one of them."""
-        return shlex.join(["ip", "netns", "exec", "{}", sys.executable, "-m", "course_lib.ranks.hosts"])
+        return shlex.join(["ip", "netns", "exec", "{}", sys.executable, "-m", "realranks.ranks.hosts"])
 
     def pull(self) -> None:
         """Pull the cable out: both machines see that at once."""
@@ -162,7 +162,7 @@ class SshServers:
     def via(self, key: str = "mine") -> str:
         """For `%ranks hosts --via`: ssh, from the first of the two machines."""
         ssh = ["ssh", "-F", str(self.folder / "settings"), "-i", str(self.folder / key), "{}"]
-        host = [sys.executable, "-m", "course_lib.ranks.hosts"]
+        host = [shlex.quote(sys.executable), "-m", "realranks.ranks.hosts"]  # for the shell over there
         return shlex.join(["ip", "netns", "exec", self.machines.names[0], *ssh, *host])
 
     def processes(self) -> set[int]:

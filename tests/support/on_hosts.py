@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from course_lib.doctor import explained
-from course_lib.outcome.outcome import Outcome
-from course_lib.ranks.hosts.spread import Hosts, HostsStart
-from course_lib.ranks.kernel.gang import Gang
+from realranks.doctor import with_diagnosis
+from realranks.outcome.outcome import Outcome
+from realranks.ranks.hosts.spread import Hosts, HostsStart
+from realranks.ranks.kernel.gang import Gang
 
 IMPORTS = "import os, signal, time\nimport torch, torch.distributed as dist\nrank = dist.get_rank()"
 #: A loop in which all ranks meet about a hundred times a second.
@@ -27,4 +27,4 @@ class Cells:
 
     def __call__(self, source: str, **options: Any) -> Outcome:
         options.setdefault("timeout", 60.0)
-        return explained(self.gang.run_cell(source, label="In [1]", first_line=2, **options))
+        return with_diagnosis(self.gang.run_cell(source, label="In [1]", first_line=2, **options))

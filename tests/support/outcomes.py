@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from course_lib.outcome.outcome import Collective, Ending, Kind, Outcome, RankError, Waiting
-from course_lib.ranks.kernel.deadlock import fit
+from realranks.outcome.outcome import Collective, Ending, Kind, Outcome, RankError, Waiting
+from realranks.ranks.kernel.deadlock import fit
 
 
 def outcome(kind: str = "ok", world_size: int = 4, **fields: Any) -> Outcome:

@@ -14,15 +14,15 @@ from typing import Any
 import psutil
 from jupyter_client.kernelspec import KernelSpec
 
-from course_lib.doctor import explained
-from course_lib.outcome.outcome import Outcome
-from course_lib.ranks.kernel.gang import Gang
+from realranks.doctor import with_diagnosis
+from realranks.outcome.outcome import Outcome
+from realranks.ranks.kernel.gang import Gang
 from tests.support.kernels import Manager
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
+def until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
     """Wait until the condition holds and return its value; fails when it does not within `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
@@ -42,7 +42,7 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-def until_gone(pids: Iterable[int], seconds: float = 20.0) -> None:
+def until_gone(pids: Iterable[int], seconds: float = 60.0) -> None:
     """Wait until these processes have ended; fails with what is left of them, and in which call of the system's."""
     left = list(pids)
     try:
@@ -69,7 +69,7 @@ class Ranks:
 
     def __call__(self, source: str, **options: Any) -> Outcome:
         options.setdefault("timeout", 60.0)
-        return explained(self.gang.run_cell(source, label="In [1]", first_line=2, **options))
+        return with_diagnosis(self.gang.run_cell(source, label="In [1]", first_line=2, **options))
 
     def pids(self) -> list[int]:
         found = [link.pid for link in self.gang.links]
@@ -124,8 +124,10 @@ class Shown:
 class Kernel:
     """A real kernel, driven as JupyterLab drives it."""
 
-    def __init__(self, folder: Path, within: Sequence[str] = (), **environment: str) -> None:
-        """Start one; `within` is put before its command, and becomes it by `exec`."""
+    def __init__(
+        self, folder: Path, within: Sequence[str] = (), *, extension: str = "course_lib", **environment: str
+    ) -> None:
+        """Start one and load this extension; `within` is put before its command, and becomes it by `exec`."""
         self.manager = Manager()
         self.manager._kernel_spec = KernelSpec(
             argv=[*within, sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
@@ -145,7 +147,7 @@ class Kernel:
         self.client = self.manager.client()
         self.client.start_channels()
         self.client.wait_for_ready(timeout=60)
-        assert self.run("%load_ext course_lib").status == "ok"
+        assert self.run(f"%load_ext {extension}").status == "ok"
 
     @property
     def pid(self) -> int:
@@ -200,7 +202,7 @@ class Kernel:
 
     def ranks(self) -> list[int]:
         """Process ids of the current gang's ranks."""
-        self.run("from course_lib.notebook.session import SESSION as _s")
+        self.run("from realranks.cells.session import SESSION as _s")
         source = "[link.pid for link in _s.gang.links] if _s.gang else []"
         return [int(pid) for pid in self.run(source).value.strip("[]").split(",") if pid.strip()]
 

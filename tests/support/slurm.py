@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from course_lib.ranks.process import die_with_parent
+from realranks.ranks.process import die_with_parent
 from tests.support import networks
 
 _PROGRAMS = ("slurmctld", "slurmd", "srun", "salloc", "sinfo", "munged")

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from course_lib.doctor.conditions import Guard
-from course_lib.outcome.facts import Facts
-from course_lib.outcome.outcome import Collective
-from course_lib.outcome.places import Frame, Spot
-from course_lib.outcome.probe_notes import ProbeNotes
-from course_lib.ranks.codec import decode
+from realranks.doctor.conditions import Guard
+from realranks.outcome.facts import Facts
+from realranks.outcome.outcome import Collective
+from realranks.outcome.places import Frame, Spot
+from realranks.outcome.probe_notes import ProbeNotes
+from realranks.ranks.codec import decode
 from tests.support.outcomes import outcome
 
 SCRIPT = "/scripts/train.py"
@@ -21,7 +21,7 @@ def under_a_condition(monkeypatch: pytest.MonkeyPatch, *lines: int) -> None:
     def guards(file: str, line: int) -> tuple[Guard, ...]:
         return (Guard("rank == 0", line, line),) if line in lines else ()
 
-    monkeypatch.setattr("course_lib.doctor.conditions.guards", guards)
+    monkeypatch.setattr("realranks.doctor.conditions.guards", guards)
 
 
 def notes(**told: Any) -> ProbeNotes:

@@ -7,35 +7,55 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.lesson_code import is_module
+
 ROOT = Path(__file__).parents[2]
-PACKAGES = (ROOT / "course_lib", ROOT / "tools")
-#: The rooms, from below; what is on one floor with others may import none of them.
-FLOORS = (
-    {"draw"},
-    {"data", "failing_memory", "faults", "learner", "outcome", "own_files", "versions"},
-    {"questions"},
+PACKAGES = (ROOT / "realranks", ROOT / "course_lib", ROOT / "tools")
+#: The rooms, from below; what is on one floor with others may import none of them. Those of the engine are below all
+#: rooms of the course, and so know none of them.
+ENGINE = (
+    {"draw", "own_code"},
+    {"faults", "outcome", "own_files", "versions"},
     {"ranks"},
     {"watch"},
     {"doctor"},
     {"scripts"},
+    {"cells"},
+    {"cli", "pytest_ranks"},
+)
+COURSE = (
+    {"data", "failing_memory", "learner"},
+    {"syllabus"},
+    {"questions"},
     {"tasks"},
     {"board", "grading"},
     {"lab", "notebook"},
-    {"cli", "pytest_ranks"},
-    {"host", "tools"},
+    {"lessons"},
+    {"cli"},
+    {"tools"},
 )
+#: What the course offers of the engine by names of its own.
+ALIASES = {"draw", "faults", "scripts", "watch"}
+FLOORS = [{f"realranks.{room}" for room in rooms} for rooms in ENGINE]
+FLOORS += [{f"course_lib.{room}" for room in rooms} for rooms in COURSE]
+FLOORS[len(ENGINE)] |= {f"course_lib.{room}" for room in ALIASES}
+#: The front doors, which open every room, late.
+DOORS = {"course_lib", "realranks"}
+#: Floors of rooms that know nothing of each other.
+APART = (1, len(ENGINE))
 #: Rooms whose files may not import each other's, within a room: from -> to.
 INSIDE_RANKS = {
     "server": {"inside"},
     "inside": set(),
     "kernel": {"inside", "server"},
-    "attach": {"kernel", "inside", "server"},
+    "observed": {"kernel", "inside", "server"},
     "hosts": {"kernel", "inside", "server"},
-    "outside": {"inside"},
+    "external": {"inside"},
 }
 #: Arrows that run up all the same, and why.
 MEANT = {
     ("course_lib.grading.worth_reading", "course_lib.lab"): "a name that it looks for in answers",
+    ("course_lib.grading.worth_reading", "course_lib.lessons"): "a name that it looks for in answers",
     ("course_lib.grading.worth_reading", "course_lib.notebook"): "a name that it looks for in answers",
     ("course_lib.grading.worth_reading", "course_lib.cli"): "a name that it looks for in answers",
     ("course_lib.cli.app", "tools.commands.notebooks"): "a command that there is in a checkout only",
@@ -47,20 +67,21 @@ MEANT = {
 #: What is imported inside functions, and why. Libraries other than the course's own are imported late wherever a kernel
 #: may load the file: that is what makes loading a file cheap.
 LATE = {
-    "course_lib.lab.moments": "loads torch: for ranks",
+    "course_lib.lessons.synchronised.moments": "loads torch: for ranks",
     "course_lib.lab.patterns": "loads torch: for ranks",
-    "course_lib.lab.heads": "loads torch: for ranks",
-    "course_lib.lab.places": "loads torch: for ranks",
-    "course_lib.lab.detector": "loads torch: for ranks",
+    "course_lib.lessons.unused.heads": "loads torch: for ranks",
+    "course_lib.lessons.wrappers.places": "loads torch: for ranks",
+    "course_lib.lessons.out_of_memory.detector": "loads torch: for ranks",
     "course_lib.failing_memory": "loads torch: for ranks",
-    "course_lib.tasks.first_ranks.process": "a kernel that draws does not load what starts processes",
+    "course_lib.lessons.first_ranks.tasks.process": "a kernel that draws does not load what starts processes",
     "course_lib.tasks.launching": "a kernel that draws does not load what starts processes",
-    "course_lib.ranks.kernel.launcher": "the front door, which starts to load torch before it loads anything itself",
+    "realranks.ranks.kernel.launcher": "the front door, which starts to load torch before it loads anything itself",
     "course_lib.notebook.extension": "the front door: `import course_lib` in a rank or a script loads no notebook",
+    "realranks.cells.extension": "the front door: `import realranks` in a rank or a script loads no notebook",
     "course_lib.board.sender": "a kernel that has not been asked to join a class board loads nothing of it",
-    "course_lib.pytest_ranks.run_test": "pytest loads the plugin in every run, and few have a test for ranks",
-    "course_lib.pytest_ranks.rewriting": "for ranks: it puts pytest's own machinery in place when it is loaded",
-    "course_lib.outcome.report": "an outcome prints itself with it, and it is made from outcomes: to cut this circle, "
+    "realranks.pytest_ranks.run_test": "pytest loads the plugin in every run, and few have a test for ranks",
+    "realranks.pytest_ranks.rewriting": "for ranks: it puts pytest's own machinery in place when it is loaded",
+    "realranks.outcome.report": "an outcome prints itself with it, and it is made from outcomes: to cut this circle, "
     "the class that learners hold would have to be two, one with the data and one that prints them",
 }
 
@@ -69,22 +90,22 @@ def module_of(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-MODULES = {module_of(path): path for package in PACKAGES for path in package.rglob("*.py")}
+MODULES = {module_of(path): path for package in PACKAGES for path in package.rglob("*.py") if is_module(path)}
 
 
 def imported(path: Path, *, top_only: bool = False) -> set[str]:
-    """The modules of the course that a file imports, or names in a string such as `course_lib.x:function`."""
+    """The modules of ours that a file imports, or names in a string such as `realranks.x:function`."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return named(at_import_time(tree) if top_only else ast.walk(tree), strings=not top_only)
 
 
 def imported_at_top(path: Path) -> set[str]:
-    """The modules of the course that a file imports outside of functions, also for type checkers only."""
+    """The modules of ours that a file imports outside of functions, also for type checkers only."""
     return named(ast.walk(ast.parse(path.read_text(encoding="utf-8"))), strings=False) - imported_late(path)
 
 
 def imported_late(path: Path) -> set[str]:
-    """The modules of the course that a file imports inside a function."""
+    """The modules of ours that a file imports inside a function."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     return named((node for function in functions for node in ast.walk(function)), strings=False)
@@ -100,7 +121,7 @@ def named(nodes: Iterable[ast.AST], *, strings: bool) -> set[str]:
             found |= {name if name in MODULES else node.module for name in names}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and strings:
             found.add(node.value.partition(":")[0])
-    return (found & MODULES.keys()) - {"course_lib"}
+    return (found & MODULES.keys()) - DOORS
 
 
 def at_import_time(tree: ast.Module) -> list[ast.stmt]:
@@ -108,40 +129,44 @@ def at_import_time(tree: ast.Module) -> list[ast.stmt]:
     return [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
+def room(module: str) -> str:
+    package, _, rest = module.partition(".")
+    return f"course_lib.{package}" if package == "tools" else f"{package}.{rest.partition('.')[0]}"
+
+
 def floor(module: str) -> int | None:
-    room = module.removeprefix("course_lib.").partition(".")[0]
-    return next((number for number, rooms in enumerate(FLOORS) if room in rooms), None)
+    return next((number for number, rooms in enumerate(FLOORS) if room(module) in rooms), None)
 
 
 def test_every_room_has_its_floor():
-    assert {module for module in MODULES if floor(module) is None} == {"course_lib"}
+    assert {module for module in MODULES if floor(module) is None} == DOORS
 
 
 def test_arrows_run_one_way():
     up = {
         (module, other)
         for module, path in MODULES.items()
-        if module != "course_lib"  # the front door: it opens every room, late
+        if module not in DOORS
         for other in imported(path)
         if (floor(other) or 0) > (floor(module) or 0)
     }
     assert up == MEANT.keys()
 
 
-def test_rooms_on_one_floor_do_not_know_each_other_below_the_top():
+def test_rooms_on_the_lowest_floors_do_not_know_each_other():
     across = {
         (module, other)
         for module, path in MODULES.items()
-        if module != "course_lib" and floor(module) == 1
+        if module not in DOORS and floor(module) in APART
         for other in imported(path)
-        if floor(other) == 1 and other.split(".")[1] != module.split(".")[1]
+        if floor(other) == floor(module) and room(other) != room(module)
     }
     assert across == set()
 
 
 def part_of_ranks(module: str) -> str | None:
     parts = module.split(".")
-    return parts[2] if parts[:2] == ["course_lib", "ranks"] and len(parts) > 3 else None
+    return parts[2] if parts[:2] == ["realranks", "ranks"] and len(parts) > 3 else None
 
 
 def test_what_runs_in_a_rank_knows_nothing_of_the_kernel():
@@ -163,7 +188,7 @@ def test_the_doctor_reads_and_runs_nothing():
     found = {
         (module, name)
         for module, path in MODULES.items()
-        if module.startswith("course_lib.doctor")
+        if module.startswith("realranks.doctor")
         for name in tools.findall(path.read_text(encoding="utf-8"))
     }
     assert found == set()
@@ -190,14 +215,14 @@ def test_every_room_has_a_door_sign_that_says_what_it_is(path):
     assert len(sign) >= 40
 
 
-IMPORTED = re.compile(r"from ((?:course_lib|tools)(?:\.\w+)*) import (\w+)")
+IMPORTED = re.compile(r"from ((?:course_lib|realranks|tools)(?:\.\w+)*) import (\w+)")
 
 
 def test_what_code_in_strings_and_documents_imports_is_there():
     """A hostile answer that fails at its import would be refused for the wrong reason."""
     texts = [
         path
-        for folder in ("tests", "docs", "benchmarks", "notebooks/sources", "solutions/sources", "exercises")
+        for folder in ("tests", "docs", "benchmarks", "course_lib/lessons", "exercises")
         for path in (ROOT / folder).rglob("*")
         if path.suffix in (".py", ".md", ".jinja")
     ]
@@ -221,11 +246,12 @@ def is_there(module: str, name: str) -> bool:
 
 def test_a_kernel_loads_nothing_that_runs_in_a_rank():
     """What a rank does stays there: a kernel is ready sooner, and files of ranks may need torch."""
-    reached, new = set(), {module for module in MODULES if module.startswith("course_lib.notebook")}
+    shown = ("realranks.cells", "course_lib.notebook")
+    reached, new = set(), {module for module in MODULES if module.startswith(shown)}
     while new:
         reached |= new
         packages = {module.rpartition(".")[0] for module in new}
         new = {other for module in new for other in imported(MODULES[module], top_only=True)}
-        new = (new | packages & MODULES.keys()) - reached - {"course_lib"}
-    ranks_own = {module for module in reached if module.startswith("course_lib.ranks.inside.")}
+        new = (new | packages & MODULES.keys()) - reached - DOORS
+    ranks_own = {module for module in reached if module.startswith("realranks.ranks.inside.")}
     assert ranks_own == set()

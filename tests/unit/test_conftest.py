@@ -1,4 +1,4 @@
-"""What is not run is said by name, and on CI a missing browser is a failure."""
+"""What is not run is said once, at the end, with what installs it; on CI a missing browser is a failure."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def run(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     (folder / "conftest.py").write_text("from tests.conftest import *\n", encoding="utf-8")
     (folder / "pytest.ini").write_text(
-        "[pytest]\nmarkers = gpu(count=1)\naddopts = -ra --no-fold-skipped\n", encoding="utf-8"
+        "[pytest]\nmarkers = gpu(count=1)\naddopts = -p tests.tiers\n", encoding="utf-8"
     )
     outside = {key: value for key, value in os.environ.items() if key != "CI"}
     return subprocess.run(
@@ -30,13 +30,16 @@ def run(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def no_browser(tmp_path):
-    (tmp_path / "test_page.py").write_text("def test_page(chromium_path):\n    pass\n", encoding="utf-8")
+    tests = "".join(f"def test_{n}(chromium_path):\n    pass\n\n\n" for n in range(2))
+    (tmp_path / "test_page.py").write_text(tests, encoding="utf-8")
     return tmp_path
 
 
-def test_without_a_browser_a_test_is_skipped_by_name(no_browser):
+def test_without_a_browser_it_is_said_once_how_many_tests_were_not_run_and_what_installs_it(no_browser):
     done = run(no_browser, PATH=str(no_browser))
-    assert "SKIPPED test_page.py::test_page - Skipped: no browser found (looked for chromium," in done.stdout
+    (line,) = (line for line in done.stdout.splitlines() if "no browser found" in line)
+    assert line.startswith("   2 tests: no browser found (looked for chromium,")
+    assert line.endswith("->  apt-get install chromium")
     assert done.returncode == 0
 
 
@@ -48,11 +51,11 @@ def test_on_ci_a_missing_browser_is_a_failure(no_browser, rule):
     assert browser_required(rule)
 
 
-def test_a_test_that_needs_more_gpus_than_there_are_is_named(tmp_path):
+def test_that_gpus_are_missing_is_told(tmp_path):
     (tmp_path / "test_nccl.py").write_text(
         "import pytest\n\n@pytest.mark.gpu(1000)\ndef test_thousand_gpus():\n    assert False\n",
         encoding="utf-8",
     )
     done = run(tmp_path)
-    assert "SKIPPED test_nccl.py::test_thousand_gpus - Skipped: needs 1000 CUDA device(s)" in done.stdout
+    assert "   1 tests: needs 1000 CUDA device(s)" in done.stdout
     assert done.returncode == 0

@@ -123,7 +123,7 @@ def test_no_file_names_the_host_of_a_registry():
     registries = re.compile(
         r"\b(?:download\.pytorch\.org|pypi\.org|mcr\.|ghcr\.io|quay\.io|docker\.io|npmjs)"
     )
-    folders = (".binder", ".devcontainer", "deploy", ".ci")
+    folders = (".binder", ".devcontainer", ".github", "deploy", ".ci")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
     files += [ROOT / name for name in ("Makefile", "README.md", "environment.yml", "pyproject.toml", *LOCKS)]
     assert [path.name for path in files if registries.search(path.read_text(encoding="utf-8"))] == []

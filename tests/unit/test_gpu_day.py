@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.gpu_day import page, running
-from tests.gpu_day.report import report
-from tests.gpu_day.running import Box, Result, judge, keep, run_steps
-from tests.gpu_day.steps import PARTS, STEPS, Step
 from tests.support.ranks_and_kernels import is_gone, until
+from tools.gpu_day import page, running
+from tools.gpu_day.report import report
+from tools.gpu_day.running import Box, Result, judge, keep, run_steps
+from tools.gpu_day.steps import PARTS, STEPS, Step
 
 ROOT = Path(__file__).resolve().parents[2]
 CARD = Box(1, device="H100", driver="570.1", torch="2.14.1+cu130")
@@ -22,7 +22,7 @@ CARD = Box(1, device="H100", driver="570.1", torch="2.14.1+cu130")
 def test_without_a_gpu_every_step_says_why_it_cannot_and_nothing_fails(tmp_path):
     before = page.PAGE.read_text(encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-m", "tests.gpu_day", "--out", str(tmp_path)],
+        [sys.executable, "-m", "tools.gpu_day", "--out", str(tmp_path)],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""},
         capture_output=True,
@@ -125,9 +125,9 @@ def test_the_committed_page_has_the_steps_that_there_are():
 
 
 def test_every_story_of_a_step_exists_and_names_are_unique():
-    source = (ROOT / "tests/gpu_day/stories.py").read_text(encoding="utf-8")
+    source = (ROOT / "tools/gpu_day/stories.py").read_text(encoding="utf-8")
     assert len({step.name for step in STEPS}) == len(STEPS)
-    told = [step.name for step in STEPS if "tests.gpu_day.stories" in step.command]
+    told = [step.name for step in STEPS if "tools.gpu_day.stories" in step.command]
     assert all(f"def {name}(" in source or f'"{name}":' in source for name in told)
 
 

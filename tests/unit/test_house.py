@@ -1,10 +1,13 @@
 """The rules of the house, each a test of its own, so that `make test` names the one that is broken."""
 
+import ast
 import dataclasses
+import fnmatch
 import importlib
 import re
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from pathlib import Path
 
@@ -12,9 +15,11 @@ import nbformat
 import pytest
 
 from course_lib.cli.app import command_line
-from course_lib.doctor.lessons import LESSONS
-from course_lib.outcome.outcome import Outcome
 from course_lib.tasks import all_tasks
+from realranks.cli.app import ENGINE
+from realranks.doctor.lessons import LESSONS
+from realranks.outcome.outcome import Outcome
+from tests.support.lesson_code import is_module
 from tools.cheatsheet import check_cheat_sheet
 from tools.check import check_notebooks
 from tools.claims import check_claims
@@ -55,8 +60,22 @@ def _walk(top: Path):
     return ((Path(folder), folders, names) for folder, folders, names in os.walk(top))
 
 
+def test_code_to_copy_says_where_a_checkpoint_is_to_go():
+    """Without `map_location` all ranks load onto the GPU that has saved it; one line of lesson 14 shows just that."""
+    given = ("lesson", "exercises")
+    found = [
+        line.strip()
+        for folder in ("course_lib/lessons", "exercises", "solutions", "docs")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".md", ".html") and ("course_lib" not in path.parts or path.stem in given)
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if re.search(r"torch\.load\((?!\.\.\.)\w(?!.*map_location)", line) and not line.startswith("#")
+    ]
+    assert found == ['torch.load(f"{folder}/from_gpu_7.pt")']
+
+
 def test_tests_use_public_names_of_the_course():
-    private = re.compile(r"^ *from course_lib[\w.]* import .*\b_\w+", re.MULTILINE)
+    private = re.compile(r"^ *from (?:course_lib|realranks)[\w.]* import .*\b_\w+", re.MULTILINE)
     found = {
         str(path.relative_to(ROOT)): private.findall(path.read_text(encoding="utf-8"))
         for path in ours(".py")
@@ -88,7 +107,7 @@ def test_the_types_are_right():
 
 def test_the_doctor_points_to_the_lessons_that_there_are():
     titles = {}
-    for source in sorted((ROOT / "notebooks" / "sources").glob("[0-9][0-9]_*.py")):
+    for source in sorted((ROOT / "course_lib/lessons").glob("*/lesson.py")):
         number, title = re.search(
             r"^# # (\d\d) · (.*)$", source.read_text(encoding="utf-8"), re.MULTILINE
         ).groups()
@@ -117,7 +136,10 @@ def test_the_instructor_s_pages_are_what_lessons_and_tasks_give():
 def test_the_page_of_the_public_api_names_what_there_is():
     page = (ROOT / "docs/api.md").read_text(encoding="utf-8")
     assert set(re.findall(r"`ddp-course ([\w-]+)`", page)) == set(command_line().list_commands(None))
-    for module, names in re.findall(r"`from (course_lib[.\w]*) import \.\.\.`.*?\n((?:\|.*\n)+)", page):
+    assert set(re.findall(r"`realranks ([\w-]+)`", page)) == ENGINE.modules.keys()
+    for module, names in re.findall(
+        r"`from ((?:course_lib|realranks)[.\w]*) import \.\.\.`.*?\n((?:\|.*\n)+)", page
+    ):
         for row in names.splitlines()[1:]:
             for name in re.findall(r"`(\w+)`", row.split("|")[1]):
                 assert hasattr(importlib.import_module(module), name) or importlib.import_module(
@@ -133,11 +155,34 @@ def test_no_file_is_a_drawer_for_everything():
 
 
 def test_every_module_of_the_course_has_a_door_sign():
-    modules = [path for path in ours(".py") if path.is_relative_to(ROOT / "course_lib")]
+    packages = (ROOT / "course_lib", ROOT / "realranks")
+    modules = [path for path in ours(".py") if any(map(path.is_relative_to, packages)) and is_module(path)]
     silent = [
         p.relative_to(ROOT) for p in modules if not p.read_text(encoding="utf-8").lstrip().startswith('"""')
     ]
     assert silent == []
+
+
+def test_docstrings_of_functions_say_what_the_function_does():
+    """ruff's D401 takes How, Who, Where and When for the imperative; it names the rooms that are not done."""
+    lint = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["ruff"]["lint"]
+    later = [pattern for pattern, rules in lint["per-file-ignores"].items() if "D401" in rules]
+    modules = {
+        str(path.relative_to(ROOT)): path
+        for path in ours(".py")
+        if "tests" not in path.parts and is_module(path)
+    }
+    found = [
+        f"{name}:{node.lineno}"
+        for name, path in modules.items()
+        if name.startswith(("benchmarks/", "course_lib/", "realranks/", "tools/"))
+        and not any(fnmatch.fnmatch(name, pattern) for pattern in later)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and not any(ast.unparse(mark).startswith("check(") for mark in node.decorator_list)
+        and re.match(r"(What|How|Who|Whose|Where|When|Which|Why|The same)\b", ast.get_docstring(node) or "")
+    ]
+    assert found == []
 
 
 def test_no_file_tells_on_which_machine_it_was_written():

@@ -34,7 +34,7 @@ def links(text: str) -> Iterator[str]:
 
 def prose(path: Path) -> str:
     if path.suffix != ".ipynb":
-        return path.read_text(encoding="utf-8")
+        return re.sub(r"<!--.*?-->", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
     cells = nbformat.read(path, as_version=4).cells
     return "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
 

@@ -1,6 +1,8 @@
 """An nbval run tells how many cells it did not compare, fails above the limit, and spares one's progress."""
 
+import base64
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +10,8 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
+
+from tests.nbval_share import PICTURES
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -85,3 +89,38 @@ def test_a_run_without_notebooks_says_nothing_of_them(course):
     done = nbval(course, "test_one.py")
     assert done.returncode == 0
     assert "nbval" not in done.stdout.split("collected", 1)[1]
+
+
+def drawing(*labels: str, height: int = 30) -> str:
+    shapes = "".join(f"<text>{label}</text>" for label in labels)
+    svg = f'<svg><style>x{{}}</style>{shapes}<rect height="{height}"/></svg>'
+    return f'<img alt="a" src="data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}">'
+
+
+def figure(alt: str) -> str:
+    return (
+        f'<img alt="{alt}" width="9" src="data:image/png;base64,{base64.b64encode(alt.encode()).decode()}">'
+    )
+
+
+def compared(output: str) -> str:
+    for pattern, what in PICTURES.items():
+        output = re.sub(pattern, what, output)
+    return output
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (drawing("Rank 1 is late"), drawing("Rank 2 is late"), False),
+        (drawing("All alike", height=30), drawing("All alike", height=31), False),
+        (drawing("Steps", "milliseconds", "0"), drawing("Steps", "milliseconds", "20"), True),
+        (drawing("Steps", "forward, 1.2 ms"), drawing("Steps", "forward, 3 ms"), True),
+        (drawing("Late by 40 ms (computed)", "milliseconds"), drawing("Late by 50 ms (computed)"), False),
+        (figure("loss. none from 2.31 to 0.4"), figure("loss. none from 2.31 to 0.5"), False),
+        (figure("off by 7.3e-05"), figure("off by 5e-06"), True),
+        (figure("up: one all-reduce (ms). 2"), figure("up: one all-reduce (ms). 3"), True),
+    ],
+)
+def test_a_picture_is_compared_but_for_times_and_rounding(one, other, same):
+    assert (compared(one) == compared(other)) is same

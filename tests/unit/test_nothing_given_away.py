@@ -3,12 +3,15 @@
 import html
 import json
 import re
+import tomllib
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from course_lib.learner.course import given_files, without_answers
+from course_lib.syllabus import all_lessons
 from course_lib.tasks import all_tasks
 from tests.support.courses import notebook
 
@@ -16,9 +19,10 @@ ROOT = Path(__file__).resolve().parents[2]
 FILES = given_files(ROOT)
 NOTEBOOKS = sorted(name for name in FILES if name.endswith(".ipynb"))
 ASKS = re.compile(r"^(?:\w+ = )?predict\(", re.MULTILINE)
+TWO_HOURS = "notebooks/two_hours.ipynb"
 LESSONS = [name for name in NOTEBOOKS if re.match(r"notebooks/\d\d_", name)]
 #: No other run decides a question.
-FOLD = re.compile(r"<details><summary>[^<]*</summary>\n\n(.*?)\n\n</details>", re.DOTALL)
+FOLD = re.compile(r"<details[^>]*><summary>[^<]*</summary>\n\n(.*?)\n\n</details>", re.DOTALL)
 COMMON = {
     "all",
     "and",
@@ -90,7 +94,7 @@ def has_heading(cell: dict) -> bool:
     return cell["cell_type"] == "markdown" and re.search("^#", text, re.MULTILINE) is not None
 
 
-@pytest.mark.parametrize("name", LESSONS)
+@pytest.mark.parametrize("name", [*LESSONS, TWO_HOURS])
 def test_the_text_after_a_cell_that_decides_is_folded_and_nothing_of_it_is_lost(name):
     given = json.loads((ROOT / name).read_text(encoding="utf-8"))["cells"]
     copied = json.loads(FILES[name])["cells"]
@@ -105,7 +109,7 @@ def test_the_text_after_a_cell_that_decides_is_folded_and_nothing_of_it_is_lost(
                 assert in_sight.startswith("#") or "\n\n" not in in_sight, in_sight
 
 
-@pytest.mark.parametrize("name", LESSONS)
+@pytest.mark.parametrize("name", [*LESSONS, TWO_HOURS])
 def test_no_code_in_sight_has_words_of_the_answer(name):
     """Between the deciding cell and the next heading: titles of figures, labels, what is printed."""
     saved = json.loads((ROOT / name).read_text(encoding="utf-8"))["cells"]
@@ -122,6 +126,67 @@ def test_no_code_in_sight_has_words_of_the_answer(name):
                 shared = {o: max((len(words(o) & words(s)) for s in strings), default=0) for o in options}
                 others = max(count for option, count in shared.items() if option != right)
                 assert shared[right] < 2 or others >= 2, f"{source(cell)}\n\ngives away: {right}"
+
+
+def windows(text: str) -> Iterator[str]:
+    """Yield what is read in one breath: two sentences that follow each other."""
+    for paragraph in re.split(r"\n\s*\n|\n(?=#|> |- |\d\. )", re.sub(r"<[^>]+>", "", text)):
+        sentences = re.split(r"(?<=[.:?!”])\s+(?=\S)", " ".join(paragraph.split()))
+        yield from map(" ".join, pairwise([*sentences, ""]))
+
+
+def all_that_is_read(cell: dict) -> Iterator[str]:
+    """Yield the windows of a text, or the lines of a cell's code and the windows of what it has printed or drawn."""
+    if cell["cell_type"] == "markdown":
+        yield from windows(source(cell))
+        return
+    yield from source(cell).splitlines()
+    for output in cell["outputs"]:
+        printed = "".join(output.get("text", output.get("data", {}).get("text/plain", "")))
+        if "ddp-ask" not in "".join(output.get("data", {}).get("text/html", "")):
+            yield from (window for line in printed.splitlines() for window in windows(line))
+
+
+def says(window: str, words: str) -> bool:
+    """Return whether all these words, or beginnings of words, are read in it."""
+    read = window.lower()
+    return all(
+        word in read and re.search(rf"(?<!\w){re.escape(word)}", read) for word in words.lower().split()
+    )
+
+
+@pytest.mark.parametrize("names", [LESSONS, [TWO_HOURS]], ids=["lessons", "two hours"])
+def test_no_text_code_or_output_above_a_question_says_what_it_asks_for(names):
+    """In this notebook and all before it. Each question has in its file words that would answer it: `unsaid`."""
+    unsaid = {
+        f"{lesson.number:02}.{name}": question.get("unsaid")
+        for lesson in all_lessons()
+        for name, question in tomllib.loads((lesson.folder / "questions.toml").read_text()).items()
+    }
+    assert all(unsaid.values()), "say which words would answer it"
+    read: list[tuple[str, str]] = []
+    told, asked = [], set()
+    for name in names:
+        cells = json.loads((ROOT / name).read_text(encoding="utf-8"))["cells"]
+        below = {source(cell): rest for cell, rest in after_runs(json.loads(FILES[name])["cells"])}
+        for cell in cells:
+            if asks(cell) and (found := re.search(r'predict\("([\w.]+)"', source(cell))):
+                asked.add(found[1])
+                in_sight = [
+                    (name, line)
+                    for each in below[source(cell)]
+                    if each["cell_type"] == "markdown"
+                    for line in windows(FOLD.sub("", source(each)))
+                ]
+                told += [
+                    f"{found[1]}, {words!r} in {where}: {line}"
+                    for words in unsaid[found[1]]
+                    for where, line in read + in_sight
+                    if says(line, words)
+                ]
+            read += [(name, line) for line in all_that_is_read(cell)]
+    assert asked == set(unsaid) or (names == [TWO_HOURS] and 15 < len(asked) < len(unsaid))
+    assert not told, "\n".join(told)
 
 
 def words(text: str) -> set[str]:
@@ -150,10 +215,11 @@ def test_a_fold_ends_at_a_heading_and_not_at_a_comment_in_code():
         "2",
         "# Later",
     )
-    assert source(cells[4]).startswith("<details><summary>After the run")
+    assert source(cells[4]).startswith('<details class="ddp-explains"><summary>After the run')
     assert source(cells[4]).endswith(f"\n\n{first}\n\n</details>")
     assert (
-        source(cells[6]) == "<details><summary>Read on</summary>\n\nAnd then\n\n</details>\n\n## Next\n\nMore"
+        source(cells[6])
+        == '<details class="ddp-explains"><summary>Read on</summary>\n\nAnd then\n\n</details>\n\n## Next\n\nMore'
     )
     assert (source(cells[0]), source(cells[8])) == ("# Title\n", "# Later")
 
@@ -167,7 +233,7 @@ def test_what_follows_the_cell_that_opens_a_lesson_is_folded():
     opening = copy_of(
         "# Title", "%load_ext x", "%%ranks 4\nx", "It is six.", "%%ranks\ny", "## A\n\nText", "z", "More"
     )
-    assert [source(cell).startswith("<details>") for cell in opening].count(True) == 1
+    assert [source(cell).startswith("<details ") for cell in opening].count(True) == 1
     assert source(opening[3]).endswith("It is six.\n\n</details>")
     later = copy_of("# Title", "## A\n\nText", "%%ranks 4\nx", "It is six.")
     assert source(later[3]) == "It is six."
@@ -187,7 +253,7 @@ def test_code_that_draws_what_a_question_asked_is_folded():
     assert hidden == [False, False, False, True, False, False, False]
 
 
-@pytest.mark.parametrize("name", LESSONS)
+@pytest.mark.parametrize("name", [*LESSONS, TWO_HOURS])
 def test_only_cells_that_decide_a_prediction_say_predicted(name):
     sources = [source(cell) for cell in code_cells(name)]
     for number, text in enumerate(sources):

@@ -63,7 +63,10 @@ def test_a_report_that_is_missing_or_torn_is_a_failure(tmp_path, capsys):
     torn = tmp_path / "torn.xml"
     torn.write_text("<testsuites><testcase", encoding="utf-8")
     assert once_more.main([str(torn)]) == 1
-    assert capsys.readouterr().out.count("FAILED") == 2
+    good = tmp_path / "good.xml"
+    good.write_text("<testsuites/>", encoding="utf-8")
+    assert once_more.main([str(good), str(torn)]) == 1
+    assert capsys.readouterr().out.count("FAILED") == 3
 
 
 @pytest.mark.parametrize("code", [0, 1])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.own_files import NotOurFileError, check_ours, remember
+from realranks.own_files import NotOurFileError, check_ours, remember
 
 MARK = "made by this test"
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from course_lib.lab.predictions import yes_nowhere
-from course_lib.outcome.expect import Expectation
 from course_lib.questions import (
     _SALT,
     Option,
@@ -18,6 +17,7 @@ from course_lib.questions import (
     is_said,
     question_named,
 )
+from realranks.outcome.expect import Expectation
 from tools.asked import find_questions
 from tools.sections import read_lessons
 
@@ -110,11 +110,31 @@ def test_every_question_of_the_lessons_has_at_least_three_options():
     assert [each.name for each in all_questions() if len(each.options) < 3] == []
 
 
-def test_no_place_is_a_better_guess_than_another():
-    """What came true is known from the saved notebooks, and its place from the drawn order."""
+def came_true_by_name():
+    """What came true is known from the saved notebooks."""
     saved = [question for lesson in read_lessons(ROOT) for question in find_questions(lesson)]
     came_true = {question.written.name: question.came_true for question in saved if question.written}
     assert [each.name for each in all_questions() if each.name not in came_true] == [], "build their lessons"
+    return came_true
+
+
+@pytest.mark.parametrize("extreme", [min, max])
+def test_neither_the_shortest_nor_the_longest_option_is_a_better_guess(extreme):
+    came_true = came_true_by_name()
+    right, chances = 0, []
+    for question in all_questions():
+        lengths = [len(option.says) for option in question.options]
+        (length,) = {
+            len(option.says) for option in question.options if is_said(option.says, came_true[question.name])
+        }
+        right += length == extreme(lengths)
+        chances.append(lengths.count(extreme(lengths)) / len(lengths))
+    scatter = sum(chance * (1 - chance) for chance in chances) ** 0.5
+    assert abs(right - sum(chances)) < 2 * scatter, f"{right} of {len(chances)}, by chance {sum(chances):.0f}"
+
+
+def test_no_place_is_a_better_guess_than_another():
+    came_true = came_true_by_name()
 
     def share(salt):
         """Of all questions, those whose right option is the first one, the last one, or between them."""

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from course_lib.ranks.torch_internals import INTERNALS
+from realranks.ranks.torch_internals import INTERNALS
+from tests.support.lesson_code import is_module
 
-PACKAGE = Path(__file__).parents[2] / "course_lib"
+PACKAGES = [Path(__file__).parents[2] / name for name in ("course_lib", "realranks")]
 #: Private names of Python, of libraries other than torch, and of protocols: `_repr_html_`.
 NOT_TORCHS = {
     "_actions": "argparse",
@@ -69,7 +70,11 @@ def test_torch_has_it_where_the_course_looks(internal):
 
 def private_names() -> dict[str, set[str]]:
     """Private names that are used in the course and defined nowhere in it, and the files that use them."""
-    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py")}
+    trees = {
+        path: ast.parse(path.read_text(encoding="utf-8"))
+        for folder in PACKAGES
+        for path in filter(is_module, folder.rglob("*.py"))
+    }
     own = set()
     for tree in trees.values():
         for node in ast.walk(tree):
@@ -85,22 +90,27 @@ def private_names() -> dict[str, set[str]]:
             names = set()
             if isinstance(node, ast.Attribute):
                 names = {node.attr} - own
-            elif isinstance(node, ast.ImportFrom) and not (node.module or "").startswith("course_lib"):
+            elif isinstance(node, ast.ImportFrom) and not (node.module or "").startswith(
+                ("course_lib", "realranks")
+            ):
                 names = {*(node.module or "").split("."), *(alias.name for alias in node.names)}
             for name in names:
                 if name.startswith("_") and not name.startswith("__"):
-                    used[name].add(str(path.relative_to(PACKAGE)))
+                    used[name].add(path.name)
     return used
 
 
 def test_every_private_name_that_the_course_uses_is_listed():
     listed = {part for internal in INTERNALS for part in internal.name.split(".")} | NOT_TORCHS.keys()
     unlisted = {name: files for name, files in private_names().items() if name not in listed}
-    assert unlisted == {}, "add it to course_lib/ranks/torch_internals.py, or do without it"
+    assert unlisted == {}, "add it to realranks/ranks/torch_internals.py, or do without it"
 
 
 def test_every_name_listed_is_used():
     text = "\n".join(
-        path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py") if "internals" not in path.stem
+        path.read_text(encoding="utf-8")
+        for folder in PACKAGES
+        for path in filter(is_module, folder.rglob("*.py"))
+        if "internals" not in path.stem
     )
     assert [internal.name for internal in INTERNALS if internal.name.rpartition(".")[2] not in text] == []

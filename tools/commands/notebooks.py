@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from course_lib.cli.progress_display import progress_bar
 from course_lib.cli.root import course_root
 from course_lib.grading import HARNESS
-from course_lib.ranks.server.preload import preload_also
-from course_lib.ranks.server.zygote import start_zygote
+from realranks.cli.progress_display import progress_bar
+from realranks.ranks.server.preload import preload_also
+from realranks.ranks.server.zygote import start_zygote
 from tools.cheatsheet import check_cheat_sheet, write_cheat_sheet
 from tools.check import check_notebooks
 from tools.claims import check_claims, write_claims_page

@@ -14,18 +14,17 @@ from typing import Annotated
 
 import typer
 
-from course_lib.cli.progress_display import progress_bar
 from course_lib.cli.root import course_root
 from course_lib.grading.task_sources import task_cell
+from course_lib.syllabus import all_lessons
 from course_lib.tasks import Task, UnknownTaskError, all_tasks, find_task
+from realranks.cli.progress_display import progress_bar
 from tools import selfcheck as checks
 from tools.answers import Specimen, catalogue, problems_with_catalogue
 from tools.check import check_notebooks
-from tools.plan import NOTEBOOK_FOLDERS
+from tools.plan import LESSONS, NOTEBOOK_FOLDERS
 from tools.selfcheck import problems_with_task
 
-#: Answers to the tasks, right and wrong.
-ANSWERS = Path("tests/answers")
 #: What running a notebook leaves beside it; lesson 00 writes scripts into `scratch`.
 _BESIDE = {".ipynb_checkpoints", "__pycache__", "scratch"}
 #: So many words, at least, a misconception and the section that teaches it have in common. This finds headings that
@@ -130,12 +129,12 @@ def selfcheck(
 
 
 def problems_on_paper(root: Path) -> list[str]:
-    """What is wrong with tasks, catalogue and folders, as far as reading shows. Notebooks: see `check_notebooks`."""
-    specimens = catalogue(root / ANSWERS)
-    problems = problems_with_catalogue(root / ANSWERS)
+    """Return the problems of tasks, catalogue and folders that reading shows. Notebooks: see `check_notebooks`."""
+    specimens = catalogue(root / LESSONS)
+    problems = problems_with_catalogue(root / LESSONS)
     for task in all_tasks():
         problems += problems_with_task(task, specimens)
-        lesson = root / "notebooks" / "sources" / f"{task.lesson}.py"
+        lesson = root / LESSONS / task.topic / "lesson.py"
         if not lesson.is_file():
             problems.append(f"{task.name}: there is no lesson {task.lesson}")
         elif f"exercises/{task.lesson}.ipynb" not in lesson.read_text(encoding="utf-8"):
@@ -157,11 +156,11 @@ def _without_cell(task: Task, root: Path) -> list[str]:
         found = task_cell(task, solved=False, root=root) is not None
     except ValueError as error:
         return [f"its cell cannot be read: {error}"]
-    return [] if found else [f"solutions/sources/{task.lesson}.py has no cell for it"]
+    return [] if found else [f"{LESSONS}/{task.topic}/exercises.py has no cell for it"]
 
 
 def taught_nowhere(task: Task, root: Path) -> list[str]:
-    """Misconceptions that send the learner to a heading which no lesson has, or to one that is about something else."""
+    """Return misconceptions that send the learner to a missing heading, or to one about something else."""
     problems = []
     for item in task.misconceptions:
         section = _section(item.taught, root)
@@ -177,15 +176,16 @@ def taught_nowhere(task: Task, root: Path) -> list[str]:
 
 
 def _words(text: str) -> set[str]:
-    """The beginnings of a text's longer words: `averaged` and `average` count as one."""
+    """Return the beginnings of a text's longer words: `averaged` and `average` count as one."""
     return {word[:5] for word in re.findall(r"[a-z]{4,}", text.lower().replace("_", " "))} - _EVERYWHERE
 
 
 def _section(taught: str, root: Path) -> str | None:
-    """What stands below a heading, down to the next one of its level; None where no lesson has it."""
+    """Return the text below a heading, down to the next one of its level; None where no lesson has it."""
     found = re.fullmatch(r"lesson (\d\d), (.+)", taught)
-    for source in (root / "notebooks" / "sources").glob(f"{found[1]}_*.py") if found else ():
-        text = source.read_text(encoding="utf-8")
+    lessons = all_lessons(root / LESSONS) if found else ()
+    for lesson in (each for each in lessons if found and each.number == int(found[1])):
+        text = (lesson.folder / "lesson.py").read_text(encoding="utf-8")
         heading = re.search(rf"^# (##+) {re.escape(found[2])}$", text, re.MULTILINE) if found else None
         if heading:
             rest = text[heading.end() :]
@@ -195,7 +195,7 @@ def _section(taught: str, root: Path) -> str | None:
 
 
 def stray_files(root: Path) -> list[str]:
-    """Files in notebooks/, exercises/ and solutions/ that are neither notebooks nor sources."""
+    """Return files in notebooks/, exercises/ and solutions/ that are neither notebooks nor tasks' scripts."""
     scripts = {task.script for task in all_tasks()}
     problems = []
     for folder in NOTEBOOK_FOLDERS:
@@ -206,15 +206,14 @@ def stray_files(root: Path) -> list[str]:
             notebook = (
                 len(inside.parts) == 1 and path.suffix == ".ipynb"
             )  # without a source: check_notebooks says so
-            source = inside.parts[:-1] == ("sources",) and path.suffix == ".py" and folder != "exercises"
             script = folder != "notebooks" and inside.as_posix() in scripts
-            if not (notebook or source or script):
+            if not (notebook or script):
                 problems.append(f"{folder}/{inside.as_posix()}: a stray file")
     return problems
 
 
 def _cell(task: Task, *, solved: bool, root: Path) -> str | None:
-    """The task's cell; None also where it cannot be read, which `problems_on_paper` says."""
+    """Return the task's cell; None also where it cannot be read, which `problems_on_paper` reports."""
     try:
         return task_cell(task, solved=solved, root=root)
     except ValueError:
@@ -222,13 +221,13 @@ def _cell(task: Task, *, solved: bool, root: Path) -> str | None:
 
 
 def things_to_run(root: Path, names: list[str], seeds: int = 1, *, only_right: bool = False) -> list[Thing]:
-    """Everything that these tasks have.
+    """Return everything that these tasks have.
 
     Args:
         seeds: from how many seeds the cases of right answers and solutions are drawn.
         only_right: leave out stubs and wrong answers.
     """
-    specimens = catalogue(root / ANSWERS)
+    specimens = catalogue(root / LESSONS)
     todo: list[Thing] = []
     for name in names:
         todo += [] if only_right else [Thing(f"{name}, stubs", name, root, seeds)]
@@ -239,7 +238,7 @@ def things_to_run(root: Path, names: list[str], seeds: int = 1, *, only_right: b
 
 
 def run_things(todo: list[Thing], jobs: int = 1) -> Iterator[tuple[str, list[str]]]:
-    """Yields what was run, and what is wrong with it, as it is known; `jobs` at the same time, 0 means one per core."""
+    """Yield what was run, and its problems, as they are known; `jobs` at the same time, 0 means one per core."""
     if jobs == 1:
         yield from ((job.what, job.run()) for job in todo)
         return
@@ -252,12 +251,12 @@ def run_things(todo: list[Thing], jobs: int = 1) -> Iterator[tuple[str, list[str
 
 
 def worker_pool(size: int | None) -> ProcessPoolExecutor:
-    """Processes that grade, each with a forkserver of its own; when this process is killed, so are they."""
+    """Make a pool of processes that grade, each with its own forkserver; they end with this process."""
     return ProcessPoolExecutor(size, multiprocessing.get_context("spawn"), initializer=_end_with_parent)
 
 
 def _end_with_parent() -> None:
-    """Of its own accord a worker of a pool waits for ever for the next job of a parent that is gone."""
+    """End with the parent: a pool's worker would wait for ever for its next job."""
     parent = multiprocessing.parent_process()
 
     def wait() -> None:
@@ -279,7 +278,7 @@ class Thing:
     specimen: Specimen | None = None
 
     def run(self) -> list[str]:
-        """What is wrong with it."""
+        """Run it and return its problems."""
         if self.specimen is not None:
             return checks.problems_with_answer(self.specimen, self.seeds)
         task = find_task(self.task)

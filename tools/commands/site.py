@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from course_lib.cli.root import course_root
+from tools.repository import repository as address_of_sources
 from tools.site import SiteError, build_site
 
 
@@ -16,7 +17,9 @@ def site(
     repository: Annotated[
         str,
         typer.Option(
-            "--repository", metavar="ADDRESS", help="Of the sources: for links into them, and to Binder."
+            "--repository",
+            metavar="ADDRESS",
+            help="Of the sources: for links into them, and to Binder. By default Repository in pyproject.toml.",
         ),
     ] = "",
 ) -> None:
@@ -28,7 +31,7 @@ def site(
         typer.echo(f"{out} is not empty, and no site of an earlier time: choose another folder.", err=True)
         raise typer.Exit(1)
     try:
-        pages = build_site(course_root(), out, repository)
+        pages = build_site(course_root(), out, repository or address_of_sources(course_root()))
     except SiteError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from course_lib.cli.progress_display import progress_bar
 from course_lib.cli.root import course_root
-from course_lib.own_files import NotOurFileError, check_ours
 from course_lib.tasks.catalogue import all_tasks
+from realranks.cli.progress_display import progress_bar
+from realranks.own_files import NotOurFileError, check_ours
 from tools.sections import LESSON, read_lesson
 from tools.slides import GENERATOR, deck_page, make_deck, shortened_deck
 
@@ -37,7 +37,7 @@ def slides(
 
     The outputs are those that the notebooks hold. Exit code 1: a file cannot be written. 2: there is no such lesson.
     """
-    paths = _meant(names, sorted((course_root() / "notebooks").glob(LESSON)))
+    paths = _select_lessons(names, sorted((course_root() / "notebooks").glob(LESSON)))
     if out.exists() and not out.is_dir():
         raise typer.BadParameter(f"{out} is a file: name the folder for the slides.", param_hint="--out")
     try:
@@ -61,8 +61,8 @@ def slides(
         raise typer.Exit(1) from None
 
 
-def _meant(names: list[str], lessons: list[Path]) -> list[Path]:
-    """The lessons of these names. Exits with one line where there is none of a name."""
+def _select_lessons(names: list[str], lessons: list[Path]) -> list[Path]:
+    """Return the lessons of these names; exit with one line for an unknown name."""
     if "all" in names:
         return lessons
     found: list[Path] = []

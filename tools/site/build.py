@@ -16,7 +16,7 @@ from tools.site.links import relinked
 
 #: What people who use the course read; the rest is for those who work on it.
 DOCS = {
-    "When something hangs": ["hung-run", "doctor", "pytest", "watch"],
+    "When something hangs": ["hung-run", "doctor", "pytest"],
     "Using the course": ["setup", "api", "hosts", "hub", "board", "grading", "instructor"],
     "What was run": ["claims", "platforms", "gpu", "benchmarks"],
 }
@@ -34,7 +34,7 @@ def build_site(course: Path, out: Path, repository: str = "") -> list[str]:
     Args:
         course: a checkout, with notebooks that have been run.
         out: the folder of the HTML, which is written anew.
-        repository: the address of the course's sources, for links to what is no page, and to Binder.
+        repository: the address of the course's sources, for links to what is not a page, and to Binder.
 
     Returns:
         the lessons and documents that are in it.
@@ -61,11 +61,12 @@ def build_site(course: Path, out: Path, repository: str = "") -> list[str]:
 
 
 def _write_sources(course: Path, into: Path, repository: str) -> list[str]:
+    address = repository or "ADDRESS"
     lessons = sorted((course / "notebooks").glob("[0-9]*.ipynb"))
-    notebooks = [*lessons, course / "notebooks" / "glossary.ipynb"]
+    notebooks = [*lessons, *(course / "notebooks" / f"{name}.ipynb" for name in ("two_hours", "glossary"))]
     documents = [course / "docs" / f"{name}.md" for names in DOCS.values() for name in names]
     images = sorted((course / "docs" / "images").iterdir())
-    there = {
+    pages = {
         path.relative_to(course).as_posix()
         for path in (*notebooks, *documents, *images, course / "docs" / "cheatsheet.html")
     }
@@ -75,7 +76,7 @@ def _write_sources(course: Path, into: Path, repository: str) -> list[str]:
     def write(page: Path, text: str) -> None:
         place = PurePosixPath(page.relative_to(course).as_posix())
         (into / place).with_suffix(".md").write_text(
-            relinked(text, place, there, repository), encoding="utf-8"
+            relinked(text, place, pages, repository), encoding="utf-8"
         )
 
     for image in images:
@@ -89,7 +90,7 @@ def _write_sources(course: Path, into: Path, repository: str) -> list[str]:
         content = page.read_bytes()
         top = ""
         if page in lessons:
-            (into / "extra" / "notebooks" / page.name).write_bytes(_to_upload(content))
+            (into / "extra" / "notebooks" / page.name).write_bytes(_to_upload(content, address))
             top = _doors(page.name, repository)
         write(page, page_of(json.loads(content), top))
     index = json.loads((course / "notebooks" / "index.ipynb").read_bytes())["cells"][0]
@@ -103,15 +104,16 @@ def _write_sources(course: Path, into: Path, repository: str) -> list[str]:
         }.items()
     )
     # The table's links are those of notebooks/index.ipynb.
-    lines = relinked(table[0], PurePosixPath("notebooks/index.ipynb"), there, repository)
+    lines = relinked(table[0], PurePosixPath("notebooks/index.ipynb"), pages, repository)
     text = (_HERE / "index.md").read_text(encoding="utf-8")
     text = text.replace("TABLE", re.sub(r"\]\((?!http)", "](notebooks/", lines)).replace("TREES", trees)
+    text = text.replace("ADDRESS", address)
     (into / "index.md").write_text(text, encoding="utf-8")
-    return sorted(there)
+    return sorted(pages)
 
 
-def _to_upload(notebook: bytes) -> bytes:
-    """The learner's version, with a first cell that installs the course: for Colab, Kaggle or another Jupyter."""
+def _to_upload(notebook: bytes, address: str) -> bytes:
+    """Return the learner's version for Colab, Kaggle or another Jupyter: its first cell installs the course."""
     content = json.loads(without_answers(notebook))
     install: dict[str, object] = {
         "cell_type": "code",
@@ -119,7 +121,9 @@ def _to_upload(notebook: bytes) -> bytes:
         "id": "install",
         "metadata": {},
         "outputs": [],
-        "source": ["%pip install -q ddp-course"],
+        "source": [
+            f"# The course's repository: nothing is on a package index yet.\n%pip install -q git+{address}"
+        ],
     }
     content["cells"].insert(1, install)
     return (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()

@@ -16,20 +16,20 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
-from course_lib.draw import Drawing
-from course_lib.draw.scripted import scripted
-from course_lib.lab.all_reduces import WAYS, step_through
-from course_lib.lab.dataparallel import compared, ring, try_ring
 from course_lib.lab.network import CAPS, MODELS, NETWORKS, Network, at_pace, draw_computed
-from course_lib.lab.scale import ROUNDS, Job, draw_efficiency
-from course_lib.notebook.run import run_quietly
+from course_lib.lessons.dataparallel.lab import compared, ring, try_ring
+from course_lib.lessons.scale.all_reduces import WAYS, step_through
+from course_lib.lessons.scale.lab import ROUNDS, Job, draw_efficiency
+from realranks.cells.run import run_quietly
+from realranks.draw import Drawing
+from realranks.draw.scripted import scripted
 
 _CALL = re.compile(r"^(explore_\w+)\(", re.MULTILINE)
 Choices = Mapping[str, Sequence[str]]
 
 
 def explorable(source: str) -> str:
-    """HTML of the explorable that this cell shows; empty where it shows none, or one that needs real ranks."""
+    """Return the HTML of the explorable that this cell shows; '' for none, or for one that needs real ranks."""
     made = _MAKERS.get(call[1]) if (call := _CALL.search(source)) else None
     return made() if made else ""
 
@@ -37,7 +37,7 @@ def explorable(source: str) -> str:
 def _pictures(
     label: str, note: str, choices: Choices, draw: Callable[..., Drawing], first: Sequence[int]
 ) -> str:
-    """A control for each choice, and the drawing of what is chosen.
+    """Return a control for each choice, and the drawing of what is chosen.
 
     Args:
         draw: gets the place of each choice among its options.
@@ -63,7 +63,7 @@ def _pictures(
 
 
 def _panels(label: str, note: str, panels: Mapping[str, str], names: Sequence[str]) -> str:
-    """One of several pieces of HTML, by what is chosen for each name, joined by `|`."""
+    """Return a selector of HTML panels, by what is chosen for each name, joined by `|`."""
     keys = [key.split("|") for key in panels]
     options = [list(dict.fromkeys(key[place] for key in keys)) for place in range(len(names))]
     data = {

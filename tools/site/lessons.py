@@ -14,7 +14,7 @@ _SHOW = "What the run says"
 
 
 def page_of(notebook: dict[str, Any], top: str = "") -> str:
-    """The notebook as Markdown for MyST.
+    """Return the notebook as Markdown for MyST.
 
     Args:
         notebook: as `json.load` reads it; its cells are changed.
@@ -46,7 +46,7 @@ def _code(cell: Cell, *, folded: bool) -> str:
 
 
 def _output(output: dict[str, Any]) -> str:
-    """HTML of one output. The lessons have text, HTML and the images of matplotlib."""
+    """Return the HTML of one output: the lessons have text, HTML and the images of matplotlib."""
     data = {
         kind: "".join(value) for kind, value in output.get("data", {}).items() if kind != "application/json"
     }
@@ -67,7 +67,7 @@ def _output(output: dict[str, Any]) -> str:
 
 
 def _raw(html: str) -> str:
-    """HTML that Markdown does not look into: a fence that is longer than any in it."""
+    """Fence HTML off from Markdown: the fence is longer than any in it."""
     ticks = "`" * max(7, 1 + max(map(len, re.findall("`+", html)), default=0))
     return f"{ticks}{{raw}} html\n{html}\n{ticks}"
 

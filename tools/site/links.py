@@ -11,7 +11,7 @@ _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s]+)\)")
 
 
 def relinked(text: str, page: PurePosixPath, pages: Collection[str], repository: str) -> str:
-    """A page's Markdown with links that lead somewhere.
+    """Rewrite the links of a page's Markdown so that they lead somewhere.
 
     Args:
         page: where the text stands below the course's folder.
@@ -26,7 +26,7 @@ def relinked(text: str, page: PurePosixPath, pages: Collection[str], repository:
             return link[0]
         if mark:
             anchor = re.sub(r"[^\w\- ]", "", unquote(anchor).lower())
-        place = _resolved(page, path) if path else str(page)
+        place = _resolve(page, path) if path else str(page)
         if place in pages and place.endswith(".html"):  # no page of Sphinx's
             return f'<a href="{target}">{words}</a>'
         if place in pages:
@@ -36,7 +36,7 @@ def relinked(text: str, page: PurePosixPath, pages: Collection[str], repository:
     return _LINK.sub(linked, text)
 
 
-def _resolved(page: PurePosixPath, path: str) -> str:
+def _resolve(page: PurePosixPath, path: str) -> str:
     parts: list[str] = []
     for part in (*page.parent.parts, *PurePosixPath(path).parts):
         if part == "..":

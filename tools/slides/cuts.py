@@ -1,4 +1,4 @@
-"""How a lesson's text and code become short enough for a slide: pure functions from text to text.
+"""Shortening a lesson's text and code for slides: pure functions from text to text.
 
 Prose is shortened to the sentences with which its paragraphs begin, and what is left out goes into the speaker notes.
 Code and outputs are never shortened: where they have more lines than a slide, they are split. How large letters are is
@@ -30,7 +30,7 @@ class Shortened:
 
 
 def paragraphs(markdown: str) -> list[str]:
-    """The blocks of a text: paragraphs, lists, tables, quotations, code. A fenced block stays together."""
+    """Split a text into paragraphs, lists, tables, quotations and code. A fenced block stays together."""
     found: list[list[str]] = [[]]
     fenced = False
     for line in markdown.splitlines():
@@ -44,7 +44,7 @@ def paragraphs(markdown: str) -> list[str]:
 
 
 def _lists_together(blocks: Sequence[str]) -> list[str]:
-    """A list whose items stand apart, with the indented lines that belong to them, is one block."""
+    """Join the items of a list, and the indented lines that belong to them, to one block."""
     found: list[str] = []
     for block in blocks:
         if found and _ITEM.match(found[-1]) and (_ITEM.match(block) or block.startswith("  ")):
@@ -55,12 +55,12 @@ def _lists_together(blocks: Sequence[str]) -> list[str]:
 
 
 def is_prose(block: str) -> bool:
-    """True for a paragraph: neither a list, a table, a quotation, code nor HTML."""
+    """Return whether this is a paragraph: neither a list, a table, a quotation, code nor HTML."""
     return not (_ITEM.match(block) or block.startswith(("|", ">", "``", "    ", "<", "$$")))
 
 
 def shortened(block: str, words: int = 34) -> Shortened:
-    """A paragraph, list or quotation with about so many words (in each item); other blocks as they are."""
+    """Shorten a paragraph, list or quotation to about so many words (in each item); leave other blocks."""
     if block.startswith(("|", "``", "    ", "<", "$$")):
         return Shortened(block, False)
     if block.startswith(">"):
@@ -76,7 +76,7 @@ def shortened(block: str, words: int = 34) -> Shortened:
 
 
 def _lead(paragraph: str, words: int) -> Shortened:
-    """The first sentences, as long as they have no more words than this; at least one that says something."""
+    """Return the first sentences within this number of words; at least one that says something."""
     text = " ".join(paragraph.split())
     if len(text.split()) <= words + 6:
         return Shortened(text, False)
@@ -97,7 +97,7 @@ def _lead(paragraph: str, words: int) -> Shortened:
 
 
 def _balanced(text: str) -> bool:
-    """Whether every emphasis, quotation, code and bracket that is opened is closed."""
+    """Return whether every emphasis, quotation, code and bracket that is opened is closed."""
     bare = re.sub(r"`[^`]*`", "", text)
     return (
         text.count("`") % 2 == 0
@@ -109,7 +109,7 @@ def _balanced(text: str) -> bool:
 
 
 def text_lines(markdown: str) -> float:
-    """About how many lines of code have room where this block of text is."""
+    """Estimate how many lines of code fit into the space of this block of text."""
     rows = markdown.splitlines()
     if markdown.startswith("|"):
         return (len(rows) - 1) * 1.8 * math.ceil(max(map(len, rows)) / 105) + _TEXT_GAP
@@ -121,12 +121,12 @@ def text_lines(markdown: str) -> float:
 
 
 def code_lines(lines: Sequence[str]) -> int:
-    """How many lines these are on a slide, where long ones are wrapped, with the room around them."""
+    """Count these lines on a slide, where long ones are wrapped, with the space around them."""
     return sum(math.ceil(len(line) / COLUMNS) or 1 for line in lines) + 1
 
 
 def one_blank_line(code: str) -> list[str]:
-    """The lines of a cell's code, with no more than one empty line between two others."""
+    """Return the lines of a cell's code, with at most one empty line between two others."""
     found: list[str] = []
     for line in code.splitlines():
         if line.strip() or (found and found[-1].strip()):
@@ -135,7 +135,7 @@ def one_blank_line(code: str) -> list[str]:
 
 
 def split_lines(lines: Sequence[str]) -> Iterator[list[str]]:
-    """The lines in pieces that fit, cut at empty lines where there are some, and about equally long."""
+    """Yield the lines in pieces that fit, cut at empty lines where possible, and about equally long."""
     rest = list(lines)
     pieces = math.ceil(code_lines(lines) / LINES)
     wanted = math.ceil(len(lines) / pieces)
@@ -147,7 +147,7 @@ def split_lines(lines: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _cut(lines: Sequence[str], wanted: int) -> int:
-    """Where to cut: the best place that leaves no more than fits."""
+    """Return where to cut: the best place that leaves no more than fits."""
 
     def cost(place: int) -> float:
         after = lines[place]

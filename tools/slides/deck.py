@@ -28,7 +28,7 @@ from tools.slides.cuts import (
 )
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
-#: A drawing of the course (`course_lib/draw/drawing.py`).
+#: A drawing of the course (`realranks/draw/drawing.py`).
 _DRAWING = re.compile(r'<img alt="([^"]*)"[^>]* src="data:image/svg\+xml;base64,([^"]*)">')
 _DRAWS = re.compile(r"^\s*(?:import matplotlib|from matplotlib)|\bplt\.", re.MULTILINE)
 #: A replay of the course, whatever it shows, is as high as so many lines; a line of a panel as so many of code.
@@ -38,7 +38,7 @@ _LEAD, _PICTURE_LEAD = 6, 5
 
 
 class Look(Enum):
-    """How a block is set; the page's template knows one way for each."""
+    """The look of a block; the page's template knows one way for each."""
 
     TEXT = "text"
     CODE = "code"
@@ -134,7 +134,7 @@ def make_deck(lesson: Lesson, tasks: Sequence[Task] = ()) -> Deck:
 
 
 def shortened_deck(deck: Deck) -> Deck:
-    """What a room needs to see of a lesson's core; the rest is in the notes of the slide before.
+    """Reduce a lesson's core to what a room needs to see; the rest is in the notes of the slide before.
 
     Questions and the runs that decide them, pictures, what a section begins with, the rule of thumb and the tasks.
     """
@@ -149,14 +149,14 @@ def _short(chapter: Sequence[Slide]) -> tuple[Slide, ...]:
         if slide.decides or looks & {Look.QUESTION, Look.SVG, Look.PNG}:
             kept.append(slide)
             continue
-        told = [block.content for block in slide.blocks if block.look is Look.TEXT]
-        told += [f"(In the notebook: a cell.) {slide.notes}"] if Look.CODE in looks else [slide.notes]
-        kept[-1] = replace(kept[-1], notes="\n\n".join(filter(None, (kept[-1].notes, *told))))
+        texts = [block.content for block in slide.blocks if block.look is Look.TEXT]
+        texts += [f"(In the notebook: a cell.) {slide.notes}"] if Look.CODE in looks else [slide.notes]
+        kept[-1] = replace(kept[-1], notes="\n\n".join(filter(None, (kept[-1].notes, *texts))))
     return tuple(kept)
 
 
 def _opening(section: Section) -> tuple[Slide, Section]:
-    """The title's slide, with the question that begins the lesson, and what of its first section is left."""
+    """Return the title's slide with the question that begins the lesson, and the rest of its first section."""
     quote: list[str] = []
     rest = list(section.parts)
     if rest and rest[0].cell is None:
@@ -202,11 +202,11 @@ class _Cut:
                 self._text(part.text)
             else:
                 self._cell(part)
-        self._lay()
+        self._make_slide()
         return self.done
 
-    def _lay(self) -> None:
-        """What is on the pile becomes a slide."""
+    def _make_slide(self) -> None:
+        """Make a slide of what is on the pile."""
         if self.pile.blocks:
             mark = "" if self.section.core else "Deeper"
             notes = "\n\n".join(dict.fromkeys(self.pile.notes))
@@ -217,13 +217,13 @@ class _Cut:
 
     def _add(self, block: Block, *notes: str) -> None:
         if self.pile.blocks and self.pile.lines + block.lines > LINES:
-            self._lay()
+            self._make_slide()
         self.pile.blocks.append(block)
         self.pile.notes += notes
 
     def _text(self, markdown: str) -> None:
         if any(block.look is not Look.TEXT for block in self.pile.blocks):
-            self._lay()  # what explains a run stands on a slide of its own
+            self._make_slide()  # what explains a run stands on a slide of its own
         for paragraph in paragraphs(markdown):
             short = shortened(paragraph)
             notes = [f"*In full:* {paragraph}" if is_prose(paragraph) else paragraph] if short.less else []
@@ -251,19 +251,19 @@ class _Cut:
                 self._add(block)
                 self.pile.decides |= cell_id in self.deciding
         if cell_id in self.deciding:
-            self._lay()
+            self._make_slide()
 
     def _fill(self, block: Block, *notes: str) -> None:
-        """A question or a picture takes what is left of a slide: all of it, or what a short text above it leaves."""
+        """Give a question or a picture the rest of a slide: all of it, or what a short text above it leaves."""
         if self.pile.lines > (_LEAD if block.look is Look.QUESTION else _PICTURE_LEAD):
-            self._lay()
+            self._make_slide()
         self.pile.blocks.append(block)
         self.pile.notes[:0] = notes  # first what is needed while the slide is up
-        self._lay()
+        self._make_slide()
 
     def _code(self, source: str, below: float, decides: bool) -> None:
         if self.pile.blocks and self.pile.blocks[0].look in (Look.PANEL, Look.PRINTED):
-            self._lay()  # what another cell has printed, whose code is on the slide before
+            self._make_slide()  # what another cell has printed, whose code is on the slide before
         pieces = list(split_lines(one_blank_line(source)))
         alone = decides or len(pieces) > 1
         for number, piece in enumerate(pieces, start=1):
@@ -276,15 +276,15 @@ class _Cut:
             block = Block(Look.CODE, "\n".join(piece), code_lines(piece))
             together = 0 if alone or block.lines + below > LINES else below
             if number > 1 or self.pile.lines + block.lines + together > LINES:
-                self._lay()
+                self._make_slide()
             self._add(block, *notes)
             self.pile.decides |= decides
         if alone:
-            self._lay()
+            self._make_slide()
 
 
 def _pieces_of(markdown: str) -> Iterator[str]:
-    """A list or table that is too long for a slide, in pieces."""
+    """Yield a list or table that is too long for a slide, in pieces."""
     if text_lines(markdown) <= LINES:
         yield markdown
         return
@@ -319,7 +319,7 @@ def _question_notes(question: Question) -> Iterator[str]:
 
 
 def _visible(part: Part) -> str:
-    """The source that is worth a slide: without what only loads the course, and nothing of a cell that is folded."""
+    """Return the source that is worth a slide, without imports of the course and without folded cells."""
     assert part.cell is not None
     metadata = part.cell.metadata
     if metadata.get("jupyter", {}).get("source_hidden") or "hide-input" in metadata.get("tags", ()):
@@ -329,7 +329,7 @@ def _visible(part: Part) -> str:
 
 
 def _outputs(outputs: Sequence[nbformat.NotebookNode]) -> Iterator[Block]:
-    """The blocks of a cell's saved outputs."""
+    """Yield the blocks of a cell's saved outputs."""
     for output in outputs:
         data = output.get("data", {})
         html, words = data.get("text/html", ""), data.get("text/plain", "")
@@ -355,7 +355,7 @@ def _printed(text: str) -> Iterator[Block]:
 
 
 def _panel(html: str, plain: str) -> Iterator[Block]:
-    """A panel of the course as it is; one that is too long, as its text."""
+    """Yield a panel of the course as it is; one that is too long, as its text."""
     html, plain = (text.replace(" (No prediction was made.)", "") for text in (html, plain))
     # A replay works in a page as it does in a notebook.
     lines = _REPLAY if "<script" in html else code_lines(plain.splitlines()) * _PANEL_LINE

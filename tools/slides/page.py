@@ -36,18 +36,18 @@ def deck_page(deck: Deck) -> str:
     environment.filters["markdown"] = _markdown
     environment.filters["block"] = _block
     return environment.get_template("slides.html").render(
-        deck=deck, generator=GENERATOR, opening=deck.chapters[0][0], look=Look, shipped=_shipped
+        deck=deck, generator=GENERATOR, opening=deck.chapters[0][0], look=Look, shipped=_read_shipped
     )
 
 
 @cache
-def _shipped(name: str) -> Markup:
-    """A file of the page: a style, a script or a licence, so that it cannot end the element it is in."""
+def _read_shipped(name: str) -> Markup:
+    """Return a style, script or licence of the page that cannot close the element it is in."""
     return Markup((_HERE / name).read_text(encoding="utf-8").replace("</script", "<\\/script"))
 
 
 def _markdown(text: str) -> Markup:
-    """Markdown as HTML. Links to files of the course are words here: the slides lie somewhere else."""
+    """Render Markdown as HTML. Links to files of the course become words: the slides lie somewhere else."""
     html = markdown2html_mistune(
         _MATH.sub(lambda found: found[1] or _formula(found[2] or found[3], found[2] is not None), text)
     )
@@ -55,17 +55,17 @@ def _markdown(text: str) -> Markup:
 
 
 def _inline(text: str) -> Markup:
-    """Markdown of one line, without the paragraph around it."""
+    """Render Markdown of one line, without the paragraph around it."""
     return Markup(re.sub(r"^<p>(.*)</p>\s*$", r"\1", str(_markdown(text)), flags=re.DOTALL))
 
 
 def _words(text: str) -> str:
-    """A question or an answer: plain text, in which only code is marked."""
+    """Render a question or an answer: plain text, in which only code is marked."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def _formula(latex: str, displayed: bool) -> str:
-    """A formula as a picture: without MathJax, which would come from the network."""
+    """Render a formula as a picture: MathJax would come from the network."""
     from matplotlib.mathtext import math_to_image
 
     picture = BytesIO()
@@ -79,7 +79,7 @@ def _formula(latex: str, displayed: bool) -> str:
 
 
 def _block(block: Block) -> Markup:
-    """The HTML of a block."""
+    """Return the HTML of a block."""
     if block.look is Look.TEXT:
         return Markup(f'<div class="words">{_markdown(block.content)}</div>')
     if block.look is Look.CODE:

@@ -18,7 +18,7 @@ from course_lib.tasks.words import Misconception
 
 @dataclass(frozen=True)
 class Entry:
-    """What became of one task of one learner: a verdict; or the problem with grading it; or neither, if missing.
+    """The result of one task of one learner: a verdict, a problem with grading it, or neither if it is missing.
 
     Attributes:
         place: where the answer stands. source: the answer itself.
@@ -61,7 +61,7 @@ class Learner:
     unreadable: tuple[str, ...] = ()
 
     def entry(self, task: Task) -> Entry:
-        """What became of a task."""
+        """Return the entry of a task."""
         files = [file for file in self.unreadable if may_answer(file, task)]
         if task.name not in self.entries and files:
             return Entry(problem=f"It may be answered in {', '.join(files)}, which cannot be read.")
@@ -108,11 +108,11 @@ class ClassReport:
         return not ungraded and not any(learner.problems for learner in self.learners)
 
     def count(self, task: Task) -> Counter[str]:
-        """How often each state occurs for a task."""
+        """Count how often each state occurs for a task."""
         return Counter(learner.entry(task).state for learner in self.learners)
 
     def commonest(self) -> list[Common]:
-        """The misconceptions, those of most learners first."""
+        """Return the misconceptions, most frequent first."""
         holders: dict[tuple[str, Misconception], list[str]] = {}
         for learner in self.learners:
             for task in self.tasks:
@@ -141,7 +141,7 @@ def grade_class(
         ResultsError: verdicts cannot be kept.
     """
     if assigned is not None:
-        handed_in = _only(handed_in, {task.name for task in assigned})
+        handed_in = _keep_assigned(handed_in, {task.name for task in assigned})
     wanted: dict[str, Answer] = {}
     for submission in handed_in.submissions:
         for answer in submission.answers:
@@ -162,8 +162,8 @@ def grade_class(
     return ClassReport(assigned or _tasks_of(learners), learners, handed_in.notes, len(new))
 
 
-def _only(handed_in: HandedIn, names: Set[str]) -> HandedIn:
-    """What was handed in of these tasks."""
+def _keep_assigned(handed_in: HandedIn, names: Set[str]) -> HandedIn:
+    """Keep what was handed in for these tasks."""
     submissions = (
         replace(one, answers=tuple(answer for answer in one.answers if answer.task in names))
         for one in handed_in.submissions

@@ -10,7 +10,7 @@ from course_lib.grading.classroom.batch import ClassReport, Entry
 from course_lib.grading.classroom.layout import Layout
 from course_lib.grading.verdict import CheckState, as_data
 from course_lib.tasks import Task
-from course_lib.versions import versions_line
+from realranks.versions import versions_line
 
 LONG_COLUMNS = (
     "learner",
@@ -49,7 +49,7 @@ NBGRADER_COLUMNS = (
 
 
 def as_csv(report: ClassReport, layout: Layout) -> str:
-    """The report as CSV with a line of headings."""
+    """Return the report as CSV with a line of headings."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     rows = {Layout.LONG: _long, Layout.GRADEBOOK: _gradebook, Layout.NBGRADER: _nbgrader}[layout]
@@ -67,7 +67,7 @@ def _long(report: ClassReport) -> list[list[str | int]]:
             held = sum(check.state is CheckState.PASSED for check in verdict.checks) if verdict else 0
             rows.append(
                 [
-                    _harmless(learner.name),
+                    _escape(learner.name),
                     task.lesson,
                     task.name,
                     entry.state,
@@ -76,15 +76,15 @@ def _long(report: ClassReport) -> list[list[str | int]]:
                     " ".join(item.id for item in verdict.misconceptions) if verdict else "",
                     held,
                     len(task.checks),
-                    _harmless(verdict.headline if verdict else ""),
-                    _harmless(entry.place),
-                    _harmless(entry.problem),
+                    _escape(verdict.headline if verdict else ""),
+                    _escape(entry.place),
+                    _escape(entry.problem),
                 ]
             )
         if problems:
             # Once a learner: a row of its own, which no sum over scores sees.
             rows.append(
-                [_harmless(learner.name), "", "", "files", "", "", "", "", "", "", "", _harmless(problems)]
+                [_escape(learner.name), "", "", "files", "", "", "", "", "", "", "", _escape(problems)]
             )
     return rows
 
@@ -96,7 +96,7 @@ def _gradebook(report: ClassReport) -> list[list[str | int]]:
         ["    Points Possible", "", "", "", "", *(1 for _ in names)],
     ]
     for learner in report.learners:
-        name = _harmless(learner.name)
+        name = _escape(learner.name)
         rows.append([name, "", "", name, "", *(_points(learner.entry(task)) for task in report.tasks)])
     return rows
 
@@ -108,13 +108,13 @@ def _nbgrader(report: ClassReport) -> list[list[str | int]]:
         for learner in report.learners:
             entries = [learner.entry(task) for task in tasks]
             points = "" if any(entry.problem for entry in entries) else sum(entry.passed for entry in entries)
-            name = _harmless(learner.name)
+            name = _escape(learner.name)
             rows.append([lesson, "", "", name, "", "", "", points, 0, points, len(tasks)])
     return rows
 
 
 def _points(entry: Entry) -> str | int:
-    """A blank leaves a mark open: what could not be graded is not known to be wrong."""
+    """Return the points; a blank leaves a mark open, because what could not be graded may be right."""
     return "" if entry.problem else int(entry.passed)
 
 
@@ -122,13 +122,13 @@ def _column(task: Task) -> str:
     return f"{task.lesson[:2]} {task.name}"
 
 
-def _harmless(text: str) -> str:
-    """Text that a spreadsheet does not take for a formula."""
+def _escape(text: str) -> str:
+    """Return a text that no spreadsheet takes for a formula."""
     return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
 
 
 def as_json(report: ClassReport) -> str:
-    """Everything, verdicts included, as JSON."""
+    """Return everything, verdicts included, as JSON."""
     data = {
         JSON_MARK: versions_line(),
         "tasks": [

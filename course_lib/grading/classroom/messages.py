@@ -1,4 +1,4 @@
-"""What the process that hands out answers and a worker that grades them say to each other."""
+"""The messages between the process that hands out answers and a worker that grades them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from course_lib.grading.verdict import Verdict
-from course_lib.ranks.messages import Body
+from realranks.ranks.messages import Body
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from course_lib.grading.classroom.batch import ClassReport, Entry, Learner
 from course_lib.grading.plain_text import plain
 from course_lib.grading.verdict import MARKS, checks_title, closing_lines, to_show
-from course_lib.versions import versions_line
+from realranks.versions import versions_line
 
 LEARNERS = "learners"
 #: By this the course knows its own pages again.
@@ -76,7 +76,7 @@ def write_pages(report: ClassReport, folder: Path) -> Path:
 
 
 def page_name(learner: str) -> str:
-    """A file name for any learner, the same each time, and never that of another one."""
+    """Return a file name for any learner, unique and the same each time."""
     safe = re.sub(r"[^A-Za-z0-9_-]+", "_", learner)[:60]
     if safe == learner == learner.lower():
         return f"{safe}.html"

@@ -1,4 +1,4 @@
-"""What has been graded already: one line of JSON a verdict, written as it comes, so that a crash loses nothing.
+"""Results of grading: one line of JSON per verdict, written at once, so that a crash loses nothing.
 
 A verdict belongs to an answer's text, not to a learner: its key is made of the task's name, the task's definition (its
 source, that of the grader, and torch's version) and the answer. Whatever of these changes, the answer is graded again;
@@ -34,7 +34,7 @@ class ResultsError(Exception):
 
 @functools.cache
 def task_version(task: Task) -> str:
-    """What a task is now, as a few hexadecimal digits: another one whenever its definition or the grader changes."""
+    """Return hexadecimal digits that change whenever the task's definition or the grader changes."""
     grading = Path(__file__).resolve().parents[1]
     files = {grading / f"{name}.py" for name in _GRADER}
     for kind in type(task).__mro__[:-1]:
@@ -47,7 +47,7 @@ def task_version(task: Task) -> str:
 
 
 def key_of(answer: Answer) -> str:
-    """What a verdict on this answer is kept under."""
+    """Return the key under which a verdict on this answer is kept."""
     parts = [
         answer.task,
         task_version(find_task(answer.task)),
@@ -121,7 +121,7 @@ class Results:
             self.damaged += bool(line.strip())
 
     def get(self, key: str) -> Verdict | None:
-        """The verdict kept under a key."""
+        """Return the verdict kept under a key."""
         return self._verdicts.get(key)
 
     def add(self, key: str, verdict: Verdict) -> None:

@@ -1,4 +1,4 @@
-"""What learners handed in: a folder with one sub-folder, or one notebook, for each. Pure reading; nothing is run.
+"""Submissions: a folder with one sub-folder, or one notebook, for each learner. Pure reading; nothing is run.
 
 Whatever a learner's files are - not JSON, links in circles, a folder called `03.ipynb` - becomes a problem of that
 learner, one line each.
@@ -58,7 +58,7 @@ class HandedIn:
 
 
 def may_answer(file: str, task: Task) -> bool:
-    """Whether a file whose contents are not known may hold an answer to a task.
+    """Return whether a file whose contents are not known may hold an answer to a task.
 
     Who keeps the course's name for a file answers in it what the course asks there; other files may hold anything.
     """
@@ -89,7 +89,7 @@ def read_submissions(folder: Path, ignore: Collection[Path] = ()) -> HandedIn:
         path = Path(entry.path)
         if entry.name.startswith(".") or os.path.abspath(path) in ignored:
             continue
-        why = _no_submission(path)
+        why = _describe_misfit(path)
         if why:
             notes.append(f"{entry.name} is {why}: passed over.")
         elif path.suffix in SUFFIXES:
@@ -110,8 +110,8 @@ def _no_folder(folder: Path, error: OSError) -> str:
     return f"{folder} cannot be read: {error.strerror}."
 
 
-def _no_submission(path: Path) -> str:
-    """What this is, where it is no submission and may have been meant as one; else empty."""
+def _describe_misfit(path: Path) -> str:
+    """Describe a file that is not a submission but may be meant as one; '' for others."""
     if path.name in _PASSED_OVER and os.path.isdir(path):
         return "a folder that no learner made"
     if path.suffix == ".py" and path.is_file() and not is_task_script(path):
@@ -134,7 +134,7 @@ class _Found:
 
 
 def _inside(folder: Path) -> Iterator[_Found]:
-    """The notebooks and task scripts of one learner's folder; links that lead out of it are not followed."""
+    """Yield notebooks and task scripts of one learner's folder, without following links out of it."""
     home = os.path.realpath(folder)
     trouble: list[_Found] = []
 

@@ -17,9 +17,9 @@ import threading
 
 from course_lib.grading.classroom.messages import Failed, Grade, Graded
 from course_lib.grading.grader import grade
-from course_lib.ranks.kernel.launcher import close_for_good, warm_up
-from course_lib.ranks.messages import Body, decode_message, encode_message
-from course_lib.ranks.protocol import BlockingChannel, Message
+from realranks.ranks.kernel.launcher import close_for_good, warm_up
+from realranks.ranks.messages import Body, decode_message, encode_message
+from realranks.ranks.protocol import BlockingChannel, Message
 
 
 def main(fd: int, folder: str) -> None:
@@ -51,7 +51,7 @@ def _reply(job: Grade) -> Body:
     try:
         return Graded(grade(job.task, job.source, first_line=job.first_line))
     except Exception as error:
-        # A machine that cannot start ranks, a task with a mistake in it: told for this answer, the next may do.
+        # A machine that cannot start ranks, a task with a mistake in it: reported for this answer; the next may work.
         why = str(error).strip().splitlines() or [type(error).__name__]
         return Failed(f"The grader could not run it: {why[0]}")
 

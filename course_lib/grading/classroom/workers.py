@@ -17,17 +17,17 @@ import time
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from course_lib.grading.attempt import CALLS_IN_ALL
 from course_lib.grading.classroom import messages
 from course_lib.grading.classroom.submissions import Answer
 from course_lib.grading.verdict import Verdict
-from course_lib.ranks.codec import MalformedError
-from course_lib.ranks.messages import decode_message, encode_message
-from course_lib.ranks.protocol import BufferedChannel, Message
-from course_lib.ranks.server.zygote import VARIABLE as ZYGOTE
 from course_lib.tasks import find_task
+from realranks import own_code
+from realranks.ranks.codec import MalformedError
+from realranks.ranks.messages import decode_message, encode_message
+from realranks.ranks.protocol import BufferedChannel, Message
+from realranks.ranks.server.zygote import VARIABLE as ZYGOTE
 
 #: Starting a worker (torch is loaded) and the ranks of all world sizes, on a machine that does much else.
 START_SECONDS = 120.0
@@ -70,7 +70,7 @@ class _Worker:
                     "TMPDIR": folder,
                     ZYGOTE: "",  # answers of strangers: their ranks descend from this worker alone
                     "PYTHONPATH": os.pathsep.join(
-                        filter(None, [str(Path(__file__).resolve().parents[3]), os.environ.get("PYTHONPATH")])
+                        filter(None, [*own_code.search_path(), os.environ.get("PYTHONPATH")])
                     ),
                 },
                 stdin=subprocess.DEVNULL,
@@ -89,9 +89,9 @@ class _Worker:
         self.channel.send(encode_message(messages.Grade(answer.task, answer.source, answer.first_line)))
 
     def graded(self) -> Iterator[Graded]:
-        """What the worker has said of its answer since it was last asked; it is free then."""
+        """Yield what the worker has said of its answer since it was last asked; it is free then."""
         for message in self.channel.receive():
-            if self.job is not None and (graded := _graded(self.job.answer, message)):
+            if self.job is not None and (graded := _decode_graded(self.job.answer, message)):
                 self.job = None
                 yield graded
 
@@ -106,7 +106,7 @@ class _Worker:
 
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without what CI and shells keep there for the instructor: an answer may print it all."""
+    """Remove what CI and shells keep in the environment for the instructor: an answer may print it all."""
     return {name: value for name, value in environment.items() if not _SECRET.search(name)}
 
 
@@ -123,7 +123,7 @@ def grade_all(answers: Iterable[Answer], jobs: int) -> Generator[Graded, None, N
     ):
         try:
             while waiting or any(worker.job for worker in workers):
-                while waiting and (worker := _free(workers, jobs, selector, folder)) is not None:
+                while waiting and (worker := _free_worker(workers, jobs, selector, folder)) is not None:
                     worker.begin(waiting.popleft())
                 for worker in _ready(workers, selector):
                     yield from worker.graded()
@@ -131,7 +131,7 @@ def grade_all(answers: Iterable[Answer], jobs: int) -> Generator[Graded, None, N
                         workers.remove(worker)
                         selector.unregister(worker.channel.sock)
                         code = worker.end()
-                        if worker.job is not None and (given_up := _once_more(worker.job, code, waiting)):
+                        if worker.job is not None and (given_up := _retry(worker.job, code, waiting)):
                             yield given_up
         finally:
             for worker in workers:
@@ -140,8 +140,10 @@ def grade_all(answers: Iterable[Answer], jobs: int) -> Generator[Graded, None, N
                 worker.end()
 
 
-def _free(workers: list[_Worker], most: int, selector: selectors.BaseSelector, folder: str) -> _Worker | None:
-    """A worker without a job, started if there may be one more."""
+def _free_worker(
+    workers: list[_Worker], most: int, selector: selectors.BaseSelector, folder: str
+) -> _Worker | None:
+    """Return a worker without a job, started if there may be one more."""
     for worker in workers:
         if worker.job is None:
             return worker
@@ -170,7 +172,7 @@ def _ready(workers: list[_Worker], selector: selectors.BaseSelector) -> list[_Wo
     return [*found, *late]
 
 
-def _graded(answer: Answer, message: Message) -> Graded | None:
+def _decode_graded(answer: Answer, message: Message) -> Graded | None:
     try:
         if message.kind == messages.Failed.kind:
             return Graded(answer, problem=decode_message(messages.Failed, message).why)
@@ -181,16 +183,16 @@ def _graded(answer: Answer, message: Message) -> Graded | None:
     return None
 
 
-def _once_more(job: _Job, code: int, waiting: deque[_Job]) -> Graded | None:
+def _retry(job: _Job, code: int, waiting: deque[_Job]) -> Graded | None:
     """Put an answer whose worker has ended back into the queue; or give it up."""
     job.killed.append(code)
     if len(job.killed) < TRIES:
         waiting.appendleft(job)
         return None
-    return Graded(job.answer, problem=_given_up(job))
+    return Graded(job.answer, problem=_describe_give_up(job))
 
 
-def _given_up(job: _Job) -> str:
+def _describe_give_up(job: _Job) -> str:
     signals = {code for code in job.killed if code < 0}
     how = "was killed" if signals else "ended"
     return f"The process that graded this answer {how} {len(job.killed)} times, with this answer each time."

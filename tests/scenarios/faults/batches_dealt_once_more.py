@@ -27,11 +27,13 @@ dist.init_process_group("gloo")
 torch.manual_seed(0)
 data = TensorDataset(torch.randn(128, 4))
 sampler = DistributedSampler(data)
+#~ mended -1 |sampler = torch.utils.data.SequentialSampler(data)
 loader = DataLoader(data, batch_sampler=ShareOfBatches(BatchSampler(sampler, 4, drop_last=False)))
 model = DDP(torch.nn.Linear(4, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for epoch in range(2):
     sampler.set_epoch(epoch)
+#~ mended -1 |    pass
     for (x,) in loader:
         optimizer.zero_grad()
         model(x).square().mean().backward()

@@ -14,5 +14,7 @@ for _ in range(2):
     dist.broadcast(settings, src=best if rank != 2 else 1)
 work = dist.broadcast(settings, src=best, async_op=True)
 del work
+#~ mended -3 |    dist.broadcast(settings, src=1)
+#~ |dist.broadcast(settings, src=1)
 print(settings.shape)
 dist.destroy_process_group()

@@ -26,6 +26,9 @@ def main():
     sampler = DistributedSampler(data)
     model = DDP(Pretrained())
     model.module.classifier = nn.Linear(16, 5)
+#~ mended -2 |    net = Pretrained()
+#~ |    net.classifier = nn.Linear(16, 5)
+#~ |    model = DDP(net)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     for epoch in range(2):
         sampler.set_epoch(epoch)

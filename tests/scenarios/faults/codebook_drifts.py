@@ -24,6 +24,7 @@ class Quantizer(torch.nn.Module):
 dist.init_process_group("gloo")
 torch.manual_seed(0)
 model = DDP(Quantizer(), broadcast_buffers=False)
+#~ mended -1 |model = DDP(Quantizer())
 for buffer in model.buffers():
     dist.broadcast(buffer, src=0)
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)

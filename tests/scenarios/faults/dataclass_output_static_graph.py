@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 class Prediction:
     logits: torch.Tensor
     features: torch.Tensor
+#~ mended -0 |torch.export.register_dataclass(Prediction)
 
 
 class Net(nn.Module):

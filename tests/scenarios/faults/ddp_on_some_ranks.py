@@ -11,6 +11,7 @@ model = torch.nn.Linear(4, 1)
 debug = dist.get_rank() == 0
 if not debug:
     model = DDP(model)
+#~ mended -2 |model = DDP(model)
 for _ in range(3):
     model(torch.randn(8, 4)).square().mean().backward()
 dist.destroy_process_group()

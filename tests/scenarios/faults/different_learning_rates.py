@@ -11,6 +11,7 @@ rank = dist.get_rank()
 torch.manual_seed(rank)
 model = DDP(torch.nn.Linear(4, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1 * (1 + rank))
+#~ mended -1 |optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for _ in range(4):
     optimizer.zero_grad()
     model(torch.randn(8, 4)).square().mean().backward()

@@ -10,6 +10,7 @@ dist.init_process_group("gloo")
 metric = torch.zeros(64)
 if dist.get_rank() == 1:
     metric = torch.from_numpy(np.zeros(64))
+#~ mended -1 |    metric = torch.from_numpy(np.zeros(64)).float()
 dist.all_reduce(metric)
 dist.barrier()
 dist.destroy_process_group()

@@ -13,6 +13,9 @@ def train(rank):
         bad = 0 if loss < best else bad + 1
         best = min(best, float(loss))
         if bad >= 2:
+#~ mended -1 |        enough = torch.tensor(float(bad >= 2))
+#~ |        dist.all_reduce(enough, dist.ReduceOp.MAX)
+#~ |        if enough:
             return best
         dist.all_reduce(loss)
     return best

@@ -29,6 +29,8 @@ def main():
         if epoch == 1:
             for name, parameter in model.module.named_parameters():
                 parameter.requires_grad = not name.startswith(("embed", "encoder"))
+#~ mended -1 |                parameter.requires_grad = not name.startswith(("embed", "encoder"))
+#~ |            model = DDP(model.module)
         for _ in range(4):
             words = torch.randint(40, (6, 5))
             loss = nn.functional.cross_entropy(model(words).flatten(0, 1), (words % 4).flatten())

@@ -11,6 +11,7 @@ generator, discriminator = DDP(torch.nn.Linear(4, 4)), DDP(torch.nn.Linear(4, 1)
 players = [generator, discriminator]
 if dist.get_rank() == 1:
     players.reverse()
+#~ mended -1 |    pass
 for _ in range(3):
     for player in players:
         player(torch.randn(8, 4)).square().mean().backward()

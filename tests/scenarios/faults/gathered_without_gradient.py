@@ -22,6 +22,8 @@ class Pairs(torch.nn.Module):
 def of_all(rows):
     gathered = [torch.zeros_like(rows) for _ in range(dist.get_world_size())]
     dist.all_gather(gathered, rows)
+#~ mended -1 |    dist.all_gather(gathered, rows)
+#~ |    gathered[dist.get_rank()] = rows
     return torch.cat(gathered)
 
 

@@ -16,5 +16,6 @@ for _ in range(4):
     (100 * model(torch.randn(8, 4))).square().mean().backward()
     if rank == 0:
         torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+#~ mended -2 |    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
     optimizer.step()
 dist.destroy_process_group()

@@ -12,6 +12,7 @@ torch.manual_seed(rank)
 backbone = DDP(torch.nn.Linear(4, 4))
 torch.manual_seed(0)
 head = torch.nn.Linear(4, 1)
+#~ mended -1 |head = DDP(torch.nn.Linear(4, 1))
 torch.manual_seed(1 + rank)
 optimizer = torch.optim.Adam([*backbone.parameters(), *head.parameters()])
 for _ in range(4):

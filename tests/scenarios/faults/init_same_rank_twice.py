@@ -7,6 +7,7 @@ import os
 import torch.distributed as dist
 
 ranks = [0, 1, 1]
+#~ mended -1 |ranks = [0, 1, 2]
 os.environ["RANK"] = str(ranks[int(os.environ["LOCAL_RANK"])])
 dist.init_process_group("gloo")
 dist.barrier()

@@ -10,6 +10,7 @@ dist.init_process_group("gloo")
 rank = dist.get_rank()
 torch.manual_seed(rank)
 model = DDP(torch.nn.Linear(4, 1), init_sync=False)
+#~ mended -1 |model = DDP(torch.nn.Linear(4, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for _ in range(4):
     optimizer.zero_grad()

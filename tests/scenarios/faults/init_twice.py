@@ -7,6 +7,8 @@ import torch.distributed as dist
 
 def setup():
     dist.init_process_group("gloo")
+#~ mended -1 |    if not dist.is_initialized():
+#~ |        dist.init_process_group("gloo")
 
 
 class Trainer:

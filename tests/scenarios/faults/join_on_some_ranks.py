@@ -16,6 +16,7 @@ model = DDP(torch.nn.Linear(4, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 number_of_batches = 3 if rank == 1 else 5
 with Join([model]) if number_of_batches < 5 else contextlib.nullcontext():
+#~ mended -1 |with Join([model]):
     for _ in range(number_of_batches):
         optimizer.zero_grad()
         model(torch.randn(8, 4)).square().mean().backward()

@@ -18,6 +18,7 @@ class Leaves(Dataset):
         self.sizes = torch.randn(96, 4, generator=generator)
         self.species = [SPECIES[n] for n in torch.randint(8, (96,), generator=generator)]
         self.class_to_idx = {name: n for n, name in enumerate(set(SPECIES))}
+#~ mended -1 |        self.class_to_idx = {name: n for n, name in enumerate(sorted(set(SPECIES)))}
 
     def __len__(self):
         return len(self.sizes)

@@ -12,6 +12,8 @@ torch.manual_seed(rank)
 net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
 model = DDP(net)
 net.append(torch.nn.Linear(4, 1))
+#~ mended -2 |net.append(torch.nn.Linear(4, 1))
+#~ |model = DDP(net)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for _ in range(4):
     optimizer.zero_grad()

@@ -14,6 +14,7 @@ class Heads(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.heads = torch.nn.ModuleDict({action: torch.nn.Linear(4, 1) for action in set(LOGGED)})
+#~ mended -1 |        self.heads = torch.nn.ModuleDict({name: torch.nn.Linear(4, 1) for name in sorted(set(LOGGED))})
 
     def forward(self, x):
         return sum(head(x) for head in self.heads.values())

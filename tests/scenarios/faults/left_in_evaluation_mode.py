@@ -24,4 +24,6 @@ for step in range(12):
         model.eval()
         with torch.no_grad():
             print(f"validation {model.module(validation).mean():.3f}")
+#~ mended -1 |            print(f"validation {model.module(validation).mean():.3f}")
+#~ |        model.train()
 dist.destroy_process_group()

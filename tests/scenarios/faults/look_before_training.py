@@ -14,6 +14,7 @@ def main():
     model = DDP(net)
     if dist.get_rank() == 0:
         print(model(torch.randn(2, 1, 8)).shape)
+#~ mended -1 |        print(model.module(torch.randn(2, 1, 8)).shape)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(3):
         optimizer.zero_grad()

@@ -27,6 +27,7 @@ def main():
         loss.backward()
         optimizer.step()
         if dist.get_rank() == 0 and step % 2 == 1:
+#~ mended -1 |        if step % 2 == 1:
             log(step, loss.detach())
 
 

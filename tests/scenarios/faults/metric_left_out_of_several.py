@@ -32,6 +32,8 @@ def main():
         optimizer.step()
         metrics = {"loss": loss.detach(), "accuracy": ((scores > 0) == (wanted > 0)).float().mean()}
         if wanted.any():
+#~ mended -1 |        metrics["recall"] = torch.tensor(0.0)
+#~ |        if wanted.any():
             metrics["recall"] = (scores[wanted > 0] > 0).float().mean()
         averaged(metrics)
     dist.destroy_process_group()

@@ -26,6 +26,7 @@ def main():
         optimizer.step()
         if mean.max() > 100:
             losses.append(mean.max())
+#~ mended -1 |            print("large", mean.max())
         for loss in losses:
             dist.all_reduce(loss.detach())
     dist.destroy_process_group()

@@ -13,5 +13,6 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for _ in range(5):
     optimizer.zero_grad()
     model.module(torch.randn(8, 4)).square().mean().backward()
+#~ mended -1 |    model(torch.randn(8, 4)).square().mean().backward()
     optimizer.step()
 dist.destroy_process_group()

@@ -21,6 +21,7 @@ def main():
     rank = dist.get_rank()
     torch.manual_seed(1000 + rank)
     model = torch.nn.Linear(4, 1)
+#~ mended -1 |    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
     train(model, rank)
     dist.barrier()
     if rank == 0:

@@ -16,5 +16,6 @@ def evaluate():
 dist.init_process_group("gloo")
 has_data = dist.get_rank() != 2
 if has_data:
+#~ mended -2 |if True:
     print("correct:", evaluate())
 dist.destroy_process_group()

@@ -16,5 +16,8 @@ for _ in range(4):
     with model.no_sync():
         for _ in range(3):
             (model(torch.randn(8, 4)).square().mean() / 3).backward()
+#~ mended -2 |        for _ in range(2):
+#~ |            (model(torch.randn(8, 4)).square().mean() / 3).backward()
+#~ |    (model(torch.randn(8, 4)).square().mean() / 3).backward()
     optimizer.step()
 dist.destroy_process_group()

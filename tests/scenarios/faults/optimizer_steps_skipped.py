@@ -18,5 +18,8 @@ for step in range(20):
     loss = model(x).square().mean()
     loss.backward()
     if x.abs().max() < 8:
+#~ mended -1 |    largest = x.abs().max()
+#~ |    dist.all_reduce(largest, dist.ReduceOp.MAX)
+#~ |    if largest < 8:
         optimizer.step()
 dist.destroy_process_group()

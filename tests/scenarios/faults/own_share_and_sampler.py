@@ -15,10 +15,12 @@ data = TensorDataset(torch.randn(128, 4))
 share = Subset(data, range(rank, len(data), size))
 sampler = DistributedSampler(share)
 loader = DataLoader(share, batch_size=8, sampler=sampler)
+#~ mended -2 |loader = DataLoader(share, batch_size=8)
 model = DDP(torch.nn.Linear(4, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for epoch in range(2):
     sampler.set_epoch(epoch)
+#~ mended -1 |    pass
     for (x,) in loader:
         optimizer.zero_grad()
         model(x).square().mean().backward()

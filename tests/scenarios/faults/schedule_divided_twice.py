@@ -19,6 +19,7 @@ def main():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     epochs = 2
     schedule = CosineAnnealingLR(optimizer, T_max=epochs * len(loader) // dist.get_world_size())
+#~ mended -1 |    schedule = CosineAnnealingLR(optimizer, T_max=epochs * len(loader))
     for epoch in range(epochs):
         loader.sampler.set_epoch(epoch)
         for x, y in loader:

@@ -19,6 +19,7 @@ def main():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     epochs = 2
     schedule = OneCycleLR(optimizer, max_lr=0.1, total_steps=epochs * len(dataset) // 4)
+#~ mended -1 |    schedule = OneCycleLR(optimizer, max_lr=0.1, total_steps=epochs * len(loader))
     for epoch in range(epochs):
         loader.sampler.set_epoch(epoch)
         for x, y in loader:

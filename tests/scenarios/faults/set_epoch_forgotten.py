@@ -15,6 +15,8 @@ loader = DataLoader(data, batch_size=8, sampler=DistributedSampler(data))
 model = DDP(torch.nn.Linear(4, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for _epoch in range(3):
+#~ mended -1 |for epoch in range(3):
+#~ |    loader.sampler.set_epoch(epoch)
     for x, y in loader:
         optimizer.zero_grad()
         torch.nn.functional.mse_loss(model(x), y).backward()

@@ -12,6 +12,7 @@ from torch.utils.data.distributed import DistributedSampler
 def loader_of(rows, shuffle):
     data = TensorDataset(torch.randn(rows, 4), torch.randn(rows, 1))
     return DataLoader(data, batch_size=8, sampler=DistributedSampler(data, shuffle=shuffle))
+#~ mended -1 |    return DataLoader(data, batch_size=8, sampler=DistributedSampler(data) if shuffle else None)
 
 
 dist.init_process_group("gloo")

@@ -18,6 +18,8 @@ for step in range(6):
     loss = model(x).square().mean()
     if not torch.isfinite(loss):
         continue
+#~ mended -2 |    if not torch.isfinite(loss):
+#~ |        loss = torch.nan_to_num(model.module.weight * 0).sum() + 0 * torch.nan_to_num(loss)
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()

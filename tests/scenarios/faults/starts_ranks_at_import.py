@@ -15,3 +15,5 @@ def train(rank, ranks, store):
 
 
 mp.spawn(train, args=(2, "/tmp/never-comes-to-it"), nprocs=2)
+#~ mended -1 |if __name__ == "__main__":
+#~ |    mp.spawn(train, args=(2, f"{__file__}.store"), nprocs=2)

@@ -21,6 +21,7 @@ def main():
     for number in range(12):
         last = (number + 1) % ACCUMULATE == 0
         with nullcontext() if last else model.no_sync():
+#~ mended -1 |        with nullcontext() if last or number < ACCUMULATE else model.no_sync():
             (model(torch.randn(8, 6)).square().mean() / ACCUMULATE).backward()
         if last:
             optimizer.step()

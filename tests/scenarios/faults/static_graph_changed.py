@@ -20,6 +20,7 @@ class TwoHeads(torch.nn.Module):
 dist.init_process_group("gloo")
 torch.manual_seed(dist.get_rank())
 model = DDP(TwoHeads(), static_graph=True)
+#~ mended -1 |model = DDP(TwoHeads(), find_unused_parameters=True)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for step in range(4):
     optimizer.zero_grad()

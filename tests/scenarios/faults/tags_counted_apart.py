@@ -34,6 +34,7 @@ def second(stage, optimizer, steps):
         optimizer.step()
         if step == 3:
             number += 1  # the batch that is kept for validation
+#~ mended -1 |            pass
 
 
 dist.init_process_group("gloo")

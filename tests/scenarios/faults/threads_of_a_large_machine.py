@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 torch.set_num_threads(4 * (os.cpu_count() or 1))
+#~ mended -1 |torch.set_num_threads(max(1, (os.cpu_count() or 1) // 2))
 dist.init_process_group("gloo")
 torch.manual_seed(0)
 model = DDP(torch.nn.Linear(4, 1))

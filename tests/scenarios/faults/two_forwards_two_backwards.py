@@ -17,5 +17,6 @@ for _ in range(4):
     two = model(torch.randn(8, 4)).square().mean()
     one.backward()
     two.backward()
+#~ mended -2 |    (one + two).backward()
     optimizer.step()
 dist.destroy_process_group()

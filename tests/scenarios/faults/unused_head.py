@@ -21,6 +21,7 @@ class TwoHeads(torch.nn.Module):
 
 dist.init_process_group("gloo")
 model = DDP(TwoHeads())
+#~ mended -1 |model = DDP(TwoHeads(), find_unused_parameters=True)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for _ in range(4):
     optimizer.zero_grad()

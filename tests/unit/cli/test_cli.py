@@ -17,6 +17,7 @@ from course_lib.learner.place import learner_folder
 from course_lib.notebook.course_map import newer_versions
 from tests.support.courses import course as small_course
 from tests.support.courses import edit, run_cells
+from tests.support.tiny_course import make, write
 
 ROOT = Path(__file__).parents[3]
 NEW = "exercises/03_samplers.new.ipynb"
@@ -25,10 +26,8 @@ SOURCE = "# %%\nprint(6 * 7)\n"
 
 @pytest.fixture
 def course(tmp_path, monkeypatch):
-    (tmp_path / "course_lib").mkdir()
     (tmp_path / "pyproject.toml").touch()
-    (tmp_path / "notebooks/sources").mkdir(parents=True)
-    (tmp_path / "notebooks/sources/00_tiny.py").write_text(SOURCE, encoding="utf-8")
+    write(make(tmp_path), "notebooks/00_tiny", SOURCE)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

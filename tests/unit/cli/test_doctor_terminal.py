@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from course_lib.cli.doctor_report import show
+from realranks.cli.doctor_report import show
 
 REPORT = """\
 Diagnosis: Rank 1 has finished after 4 batches, and ranks 0 and 2 wait in batch 5 in backward() at train.py, line 19.

@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from course_lib.cli.progress_display import progress_bar, spinner
+from realranks.cli.progress_display import progress_bar, spinner
 
 
 def shown(*, terminal: bool) -> str:

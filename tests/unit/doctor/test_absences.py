@@ -1,13 +1,17 @@
 """Ranks that wait for others which have left, for each other, or for nobody: who is named, and by which rule."""
 
+import re
+
 import pytest
 
-from course_lib.doctor.diagnose import diagnose
-from course_lib.doctor.hangs import explain_hang
-from course_lib.outcome.facts import Facts
-from course_lib.outcome.partners import Partners
-from course_lib.outcome.places import Frame
-from course_lib.outcome.wrapped import WrappedModel
+from realranks.doctor import loops
+from realranks.doctor.diagnose import diagnose
+from realranks.doctor.hangs import explain_hang
+from realranks.outcome.facts import Facts
+from realranks.outcome.partners import Partners
+from realranks.outcome.places import Frame
+from realranks.outcome.wrapped import NamedShape, WrappedModel
+from realranks.ranks.status import MAX_RECORDS
 from tests.support.outcomes import blocked, collective, outcome, stuck
 from tests.support.watched import SCRIPT, models, notes, record, under_a_condition, watched
 
@@ -334,10 +338,16 @@ def test_a_message_that_is_not_the_one_wanted_is_told(sent, wanted, kind):
 # -- steps -------------------------------------------------------------------------------------------------------------
 
 
-def left_a_loop(stage="gradients", came=(5, 4), counts=(), stays=1, **fields):
+def wrapping(*sizes):
+    """What a rank says of its DDP models, each of one parameter of so many elements."""
+    return Facts(models=tuple(WrappedModel("Linear", (NamedShape("weight", (size,)),), 1) for size in sizes))
+
+
+def left_a_loop(stage="gradients", came=(5, 4), counts=(), stays=1, sizes=(8,), **fields):
     """Some ranks wait in a step of DDP's at line 5 for the others, which have come there less often.
 
     `counts` are what a rank that waits and a rank that has left were seen to have done; nobody counted where empty.
+    `sizes` are those of the DDP models of a rank; a pass there reduces 8 elements.
     """
     gone = range(stays, stays + fields.pop("leave", 1))
     world_size = gone.stop
@@ -346,11 +356,10 @@ def left_a_loop(stage="gradients", came=(5, 4), counts=(), stays=1, **fields):
         rank: tuple(record(stage, 5, seq) for seq in range(1, came[rank in gone] + 1))
         for rank in range(world_size)
     }
-    told = (
-        {"facts": watched(*(notes(counts=counts[r in gone]) for r in range(world_size))).facts}
-        if counts
-        else {}
-    )
+    facts = {rank: wrapping(*sizes) for rank in range(world_size)}
+    if counts:
+        facts = watched(*(notes(counts=counts[r in gone]) for r in range(world_size))).facts
+    told = {"facts": facts}
     waiting = [blocked(rank, IN_DDP[stage], gone, mine) for rank in range(stays)]
     return stuck(*waiting, world_size=world_size, **{"recorded": recorded, **told, **fields})
 
@@ -387,16 +396,73 @@ def test_a_wait_without_a_record_is_not_taken_for_a_step():
         ((did(8, 8), did(6, 6)), "6 training steps", "training step 8"),
         ((did(8, 8), did(6, 6, 5)), "6 training steps", "training step 8"),
         ((did(8, 8, 5), did(6, 6)), "6 training steps", "training step 8"),
-        ((did(8, 8), did(8, 8)), "4 training steps", "training step 5"),
     ],
 )
-def test_batches_are_told_where_they_differ_else_steps_else_how_often_ranks_came_to_the_line(
-    counts, after, reached
-):
+def test_batches_are_told_where_they_differ_else_backward_passes(counts, after, reached):
     found = diagnose(left_a_loop(counts=counts))
     assert (found.kind, found.culprits) == ("uneven_batches", (1,))
     assert f"has finished after {after}, and" in found.summary
-    assert f"in {reached} in " in found.summary
+    assert f"waits in {reached}{' in ' if reached else ''}backward()" in found.summary
+
+
+@pytest.mark.parametrize(
+    ("buckets", "sizes", "steps"),
+    [
+        ((8,), (8,), (4, 5)),
+        ((8,), (8, 5), (4, 5)),
+        ((8,), (8, 8), None),
+        ((2, 6), (2, 6), (2, 3)),
+        ((3, 5), (8,), (2, 3)),
+        ((8,), (4, 2), None),
+        ((8,), (16,), (2, 3)),
+        ((8,), (8, 16), None),
+        ((8,), (), None),
+    ],
+)
+def test_a_step_is_all_buckets_of_a_model_and_no_number_is_told_where_they_do_not_come_out_even(
+    buckets, sizes, steps
+):
+    def passes(number):
+        return tuple(record("gradients", 5, n, size=buckets[n % len(buckets)]) for n in range(number))
+
+    found = diagnose(left_a_loop(sizes=sizes, recorded={0: passes(5), 1: passes(4)}))
+    assert found.kind == "uneven_batches"
+    told = tuple(int(number) for number in re.findall(r"(?<=step )\d+|\d+(?= training)", found.summary))
+    assert told == (steps or ())
+
+
+def test_a_record_that_is_full_tells_no_number_of_steps():
+    records = {rank: tuple(record("gradients", 5, n) for n in range(MAX_RECORDS)) for rank in (0, 1)}
+    assert "after fewer training steps, and" in diagnose(left_a_loop(recorded=records)).summary
+
+
+GOES_ON = "for n in range(9):\n    try:\n\n        x = 1\n        step()\n    {handler}"
+
+
+@pytest.mark.parametrize(
+    ("handler", "counts", "may_have_caught"),
+    [
+        ("except RuntimeError:\n        continue", (), True),
+        ("except (StopIteration, ValueError):\n        pass", (), True),
+        ("except:\n        if n:\n            raise", (), True),
+        ("except RuntimeError:\n        continue", (did(5, 5, 7), did(5, 5, 6)), False),
+        ("except RuntimeError:\n        raise", (), False),
+        ("except StopIteration:\n        break", (), False),
+        ("finally:\n        pass", (), False),
+    ],
+)
+def test_ranks_that_may_have_caught_an_error_are_not_told_to_even_out_their_batches(
+    monkeypatch, handler, counts, may_have_caught
+):
+    source = GOES_ON.format(handler=handler).splitlines(keepends=True)
+    monkeypatch.setattr("linecache.getlines", lambda file: source)
+    loops._tries.cache_clear()
+    found = diagnose(left_a_loop(counts=counts))
+    loops._tries.cache_clear()
+    assert found.kind == "uneven_batches"
+    assert ("Join" not in found.advice) is may_have_caught
+    assert ("let all ranks agree" in found.advice) is may_have_caught
+    assert ("has left a step out" in found.evidence[-1]) is may_have_caught
 
 
 def test_of_several_that_have_left_the_one_that_came_least_often_is_told():
@@ -414,6 +480,7 @@ def test_of_several_that_have_left_the_one_that_came_least_often_is_told():
         ((did(5, 5), did(5, 3)), "missing_backward", "2 backward passes"),
         ((did(5, 5, 5), did(6, 4, 6)), "missing_backward", "2 backward passes"),
         ((did(5, 5, 5), did(5, 4, 4)), "missing_backward", "a backward pass"),
+        ((did(8, 8), did(8, 8)), "missing_backward", "as many forward and backward passes"),
         ((did(5, 5, 5), did(4, 3, 4)), "uneven_batches", "4 batches"),
         ((did(5, 5, 5), did(5, 5, 4)), "uneven_batches", "4 batches"),
         ((did(5, 5, 5), did(5, 6, 4)), "uneven_batches", "4 batches"),

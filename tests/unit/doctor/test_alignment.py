@@ -2,10 +2,10 @@
 
 import dataclasses
 
-from course_lib.doctor.alignment import left_out, out_of_step, threads_share, unequal_numbers
-from course_lib.outcome.facts import NO_FACTS, Facts
-from course_lib.outcome.outcome import Ending
-from course_lib.outcome.places import Frame, Spot
+from realranks.doctor.alignment import left_out, out_of_step, threads_share, unequal_numbers
+from realranks.outcome.facts import NO_FACTS, Facts
+from realranks.outcome.outcome import Ending
+from realranks.outcome.places import Frame, Spot
 from tests.support.outcomes import collective, outcome
 from tests.support.watched import under_a_condition
 

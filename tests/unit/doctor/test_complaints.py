@@ -2,11 +2,11 @@
 
 import pytest
 
-from course_lib.doctor.diagnose import diagnose
-from course_lib.outcome.facts import Facts
-from course_lib.outcome.outcome import Ending
-from course_lib.outcome.wrapped import NamedShape, WrappedModel
-from course_lib.ranks.codec import encode
+from realranks.doctor.diagnose import diagnose
+from realranks.outcome.facts import Facts
+from realranks.outcome.outcome import Ending
+from realranks.outcome.wrapped import NamedShape, WrappedModel
+from realranks.ranks.codec import encode
 from tests.support.outcomes import error, outcome
 from tests.support.watched import gradients, models, notes, watched, weights
 
@@ -112,6 +112,23 @@ def test_two_backward_passes_for_one_forward_pass_are_named_whatever_ddp_complai
     assert "add up the losses" in found.advice
     again = raised(message, models=several(events={"bare_backward": "train.py, line 8"}))
     assert "called backward() twice at train.py, line 8" in again.summary
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("message", [TWICE, UNDEFINED, STATIC])
+def test_it_is_the_rank_that_ddp_has_stopped_whose_backward_passes_are_read(message, rank):
+    failure = {"what": "backward", "type": "RuntimeError", "where": "train.py, line 8", "message": message}
+    told = [notes(models=models(0)), notes(models=models(0))]
+    told[rank] = notes(models=several(), failures=[failure])
+    seen = outcome(
+        "raises",
+        2,
+        errors={rank: error("RuntimeError", message)},
+        endings={rank: Ending.RAISED, 1 - rank: Ending.FINISHED},
+        facts=watched(*told).facts,
+    )
+    found = diagnose(seen)
+    assert (found.kind, found.culprits) == ("several_backwards", (rank,))
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import sysconfig
 
 import pytest
 
-from course_lib.doctor.conditions import condition_of, rank_condition
-from course_lib.outcome.outcome import Collective, Waiting
-from course_lib.outcome.places import Frame, Spot
+from realranks.doctor.conditions import condition_of, rank_condition
+from realranks.outcome.outcome import Collective, Waiting
+from realranks.outcome.places import Frame, Spot
 from tests.support.outcomes import hung
 
 SOURCE = """\

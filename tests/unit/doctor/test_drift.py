@@ -2,10 +2,10 @@
 
 import pytest
 
-from course_lib.doctor.diagnose import diagnose
-from course_lib.doctor.outside_ddp import stepped_outside
-from course_lib.doctor.words import names_in_a_row
-from course_lib.outcome.outcome import Ending
+from realranks.doctor.diagnose import diagnose
+from realranks.doctor.outside_ddp import stepped_outside
+from realranks.doctor.words import names_in_a_row
+from realranks.outcome.outcome import Ending
 from tests.support.outcomes import error
 from tests.support.watched import gradients, models, notes, outside, record, watched, weights
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from course_lib.doctor.diagnose import diagnose as found_in
-from course_lib.outcome.outcome import EXIT_CUT_OFF, Ending, Waiting
+from realranks.doctor.diagnose import diagnose as found_in
+from realranks.outcome.outcome import EXIT_CUT_OFF, Ending, Waiting
 from tests.support.outcomes import died, error, outcome
 
 STOPPED = {rank: Waiting(rank, None, "In [1], line 2", "x += 1", state="stopped") for rank in (1,)}

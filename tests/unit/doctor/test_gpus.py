@@ -4,16 +4,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from course_lib.doctor.diagnose import diagnose
-from course_lib.outcome.facts import Facts
-from course_lib.outcome.outcome import Ending, Waiting
-from course_lib.outcome.places import Frame
-from course_lib.ranks.inside.freeing import ABORT_SECONDS
-from course_lib.ranks.kernel.job import Job, Run
-from course_lib.ranks.kernel.rebuild_group import repair_group
-from course_lib.ranks.kernel.stop_ranks import patience, state_of
-from course_lib.ranks.messages import Cell, JobReply
-from course_lib.ranks.status import RankStatus
+from realranks.doctor.diagnose import diagnose
+from realranks.outcome.facts import Facts
+from realranks.outcome.outcome import Ending, Waiting
+from realranks.outcome.places import Frame
+from realranks.ranks.inside.freeing import ABORT_SECONDS
+from realranks.ranks.kernel.job import Job, Run
+from realranks.ranks.kernel.rebuild_group import repair_group
+from realranks.ranks.kernel.stop_ranks import patience, state_of
+from realranks.ranks.messages import Cell, JobReply
+from realranks.ranks.status import RankStatus
 from tests.support.outcomes import error, outcome
 
 

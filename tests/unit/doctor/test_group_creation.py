@@ -4,11 +4,11 @@ from threading import get_ident
 
 import pytest
 
-from course_lib.doctor.diagnose import diagnose
-from course_lib.doctor.group_creation import init_hang
-from course_lib.outcome.facts import Facts, InitArguments, StoreAddress
-from course_lib.outcome.outcome import Ending, Waiting
-from course_lib.ranks.inside.self_report import facts_of
+from realranks.doctor.diagnose import diagnose
+from realranks.doctor.group_creation import init_hang
+from realranks.outcome.facts import Facts, InitArguments, StoreAddress
+from realranks.outcome.outcome import Ending, Waiting
+from realranks.ranks.inside.self_report import facts_of
 from tests.support.outcomes import blocked, outcome, stuck
 
 HERE, THERE = StoreAddress("127.0.0.1", "29500"), StoreAddress("10.0.0.7", "29500")

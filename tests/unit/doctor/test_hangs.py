@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 
-from course_lib.doctor.diagnose import diagnose
-from course_lib.doctor.model_order import different_order
-from course_lib.doctor.passes import extra_pass, missing_forward
-from course_lib.outcome.facts import Facts
-from course_lib.outcome.outcome import Waiting
+from realranks.doctor.ddp_passes import extra_pass, missing_forward
+from realranks.doctor.diagnose import diagnose
+from realranks.doctor.model_order import different_order
+from realranks.outcome.facts import Facts
+from realranks.outcome.outcome import Waiting
 from tests.support.outcomes import blocked, died, outcome, stuck
 from tests.support.watched import models, notes, record, watched
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from course_lib.doctor.history import END, gap, lasting, made_equal_again, moment, ordered
-from course_lib.outcome.probe_notes import Digest
+from realranks.doctor.history import END, gap, lasting, made_equal_again, moment, ordered
+from realranks.outcome.probe_notes import Digest
 
 
 def moments(*each, end=False):

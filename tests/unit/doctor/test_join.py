@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from course_lib.doctor.diagnose import diagnose
-from course_lib.outcome.outcome import Ending, Waiting
-from course_lib.outcome.places import Frame
+from realranks.doctor.diagnose import diagnose
+from realranks.outcome.outcome import Ending, Waiting
+from realranks.outcome.places import Frame
 from tests.support.outcomes import died, outcome
 from tests.support.watched import SCRIPT, record
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from course_lib.doctor.loops import Loop, condition_at, seen_from
-from course_lib.outcome.places import Spot
+from realranks.doctor.loops import Loop, condition_at, seen_from
+from realranks.outcome.places import Spot
 
 SOURCE = """\
 def train(model):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from course_lib.doctor.diagnose import diagnose
-from course_lib.watch.majority import odd_ones
+from realranks.doctor.diagnose import diagnose
+from realranks.watch.majority import odd_ones
 from tests.support.outcomes import blocked, meeting, stuck
 from tests.support.watched import gradients, models, notes, record, watched, weights
 

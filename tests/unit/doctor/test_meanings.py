@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from course_lib.doctor.meanings import model_with
-from course_lib.outcome.wrapped import NamedShape, WrappedModel
+from realranks.doctor.meanings import model_with
+from realranks.outcome.wrapped import NamedShape, WrappedModel
 
 
 def test_a_model_that_was_replaced_by_its_like_does_not_hide_the_names():

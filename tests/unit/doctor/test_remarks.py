@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from course_lib.doctor.diagnose import explained
-from course_lib.scripts.examine import Examination, checked, verdict_text, waiting_sentence
-from course_lib.watch.guard import Unseen, guarded
+from realranks.doctor.diagnose import with_diagnosis
+from realranks.scripts.examine import Examination, checked, verdict_text, waiting_sentence
+from realranks.watch.guard import Unseen, guarded
 from tests.support.watched import models, notes, outside, record, watched, weights
 
 SOME_COLLECTIVE = {rank: (record("", 3),) for rank in range(2)}
 
 
 def report(*each, **fields):
-    return verdict_text(Examination(explained(watched(*each, **fields)), ()))
+    return verdict_text(Examination(with_diagnosis(watched(*each, **fields)), ()))
 
 
 def test_a_sound_run_of_a_ddp_model_has_nothing_to_add():
@@ -67,7 +67,14 @@ def test_samples_were_compared_only_where_they_have_numbers_and_the_report_says_
 
     numbered = watched(to_record(0, drawn(0, 1)), to_record(1, drawn(2, 3)))
     said = checked(numbered)[1]
-    assert said == "numbers of the samples that the training loader drew compared between ranks"
+    assert (
+        said
+        == "of 4 sample numbers in the first epoch of the training loader, none was met on more than one rank"
+    )
+    alike = watched(to_record(0, drawn(0, 1)), to_record(1, drawn(1, 2)))
+    assert checked(alike)[1].startswith(
+        "of 3 sample numbers in the first epoch of the training loader, 1 was met"
+    )
     streamed = watched(to_record(0, drawn()), to_record(1, drawn()), recorded=SOME_COLLECTIVE)
     assert not any("samples" in sentence for sentence in checked(streamed))
     assert "samples of a training loader that gives them no numbers (a stream) were not compared" in report(
@@ -76,22 +83,24 @@ def test_samples_were_compared_only_where_they_have_numbers_and_the_report_says_
     both = watched(
         to_record(0, drawn(0, 1), drawn(5, 6, number=1)), to_record(1, drawn(2, 3), drawn(7, 8, number=1))
     )
-    assert "2 training loaders" in checked(both)[1]
+    assert "of 8 sample numbers in the first epoch of 2 training loaders, none" in checked(both)[1]
 
 
 def test_rows_are_said_to_be_compared_only_where_several_ranks_have_met_them():
     def to_record(*crcs):
         told = drawn()
-        told["epochs"][0]["rows"] = [[-1, crc, None] for crc in crcs]
+        told["epochs"] = [{**told["epochs"][0], "rows": [[-1, crc, None] for crc in each]} for each in crcs]
         return notes(models=models(0), weights=weights(1), loaders=[told])
 
     def said(*each):
         return checked(watched(*each))[1]
 
-    gave = "4 rows that training loaders gave: "
-    assert said(to_record(1, 2), to_record(3, 4)) == f"{gave}none was met on more than one rank"
-    assert said(to_record(1, 2), to_record(2, 4)) == f"{gave}1 was met on more than one rank"
-    assert not any("rows" in sentence for sentence in checked(watched(to_record(1), to_record())))
+    at_first, met = "in the first epoch of the training loader", "met on more than one rank"
+    assert said(to_record([1, 2]), to_record([3, 4])) == f"of 4 rows {at_first}, none was {met}"
+    assert said(to_record([1, 2]), to_record([2, 4])) == f"of 3 rows {at_first}, 1 was {met}"
+    dealt_anew = to_record([1, 2], [3, 4]), to_record([3, 4], [1, 2])
+    assert said(*dealt_anew) == f"of 4 rows {at_first}, none was {met}"
+    assert not any("rows" in sentence for sentence in checked(watched(to_record([1]), to_record([]))))
 
 
 def test_collectives_are_said_to_be_in_one_order_only_where_they_are():
@@ -185,7 +194,7 @@ def test_pieces_that_only_one_rank_holds_are_said_not_to_be_compared():
 
 def test_it_says_at_how_many_moments_weights_were_compared():
     told = notes(weights=weights(1, 2), models=models(0), outside=outside(3, 4, 5))
-    found = explained(watched(told, told, recorded=SOME_COLLECTIVE))
+    found = with_diagnosis(watched(told, told, recorded=SOME_COLLECTIVE))
     assert checked(found)[:2] == [
         "weights compared at 2 moments",
         "parameters that no DDP model holds compared at 3 moments",

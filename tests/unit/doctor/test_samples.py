@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.doctor.samples import sample_fault
+from realranks.doctor.samples import sample_fault
 from tests.support.watched import notes
 
 MODEL = {"number": 0, "ranks": [0, 1], "forwards": 4, "inputs": [5]}
@@ -87,12 +87,15 @@ def test_rows_of_the_validation_that_another_rank_trains_on_are_no_fault_where_a
 
 
 def test_datasets_are_unlike_only_where_a_number_gives_the_same_row_again():
-    def drawn(rank, first, second):
-        return [dealt(rank, *(epoch([(n, base + n, None) for n in ROWS], ROWS) for base in (first, second)))]
+    def drawn(rank, *bases):
+        return [dealt(rank, *(epoch([(n, base + n, None) for n in ROWS], ROWS) for base in bases))]
 
     assert said(drawn(0, 100, 100), drawn(1, 900, 900)) == "unlike_datasets"
     assert said(drawn(0, 100, 200), drawn(1, 900, 700)) == "nothing", "each draw is another crop"
     assert said(drawn(0, 100, 100), drawn(1, 100, 100)) == "nothing"
+    assert said(drawn(0, 100), drawn(1, 900)) == "nothing", (
+        "drawn once: whether it stays the same is not known"
+    )
 
 
 def test_the_first_of_many_rows_do_not_show_that_ranks_go_through_the_same_ones():

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from course_lib.doctor.diagnose import diagnose
-from course_lib.watch.schedules import length_of
+from realranks.doctor.diagnose import diagnose
+from realranks.watch.schedules import length_of
 from tests.support.watched import models, notes, watched, weights
 
 
@@ -34,6 +34,8 @@ def said(name, length, steps, *, of_optimizer=None, ranks=2, batches=8, other=No
     ("length", "steps", "ranks", "kind"),
     [
         (64, 16, 4, "schedule_too_long"),
+        (32, 16, 2, "schedule_too_long"),
+        (16, 16, 1, "nothing"),
         (61, 16, 4, "schedule_too_long"),  # the last batches of 2 epochs are not full
         (56, 16, 4, "nothing"),
         (16, 16, 4, "nothing"),

@@ -4,17 +4,20 @@ import ast
 import re
 import string
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-import course_lib.doctor
-from course_lib.doctor.sentences import diagnosis, text
-from course_lib.doctor.words import positions
+import realranks.doctor
+from realranks.doctor.sentences import diagnosis, text
+from realranks.doctor.words import positions, standing
+from realranks.outcome.outcome import Diagnosis
+from tests.support.holes import holes
 from tests.support.outcomes import blocked, stuck
 from tests.support.watched import record
 
-FOLDER = Path(course_lib.doctor.__file__).parent
+FOLDER = Path(realranks.doctor.__file__).parent
 TABLES = tomllib.loads((FOLDER / "diagnoses.toml").read_text(encoding="utf-8"))
 SEEN = stuck(blocked(0, "barrier", [1, 2], record("", 5, op="barrier")), world_size=3)
 
@@ -62,6 +65,13 @@ def test_collectives_and_waits_are_written_with_their_lines():
     assert text("in {wait}", wait=SEEN.waiting[0]) == "in barrier() at train.py, line 5"
 
 
+def test_a_wait_in_no_line_of_the_reader_s_leaves_no_hole():
+    wait = replace(SEEN.waiting[0], where="", source="")
+    assert text("in {wait} for {ranks}", wait=wait, ranks=[1]) == "in barrier() for rank 1"
+    assert standing({0: wait}, for_whom=True) == ["rank 0 waits in barrier() for ranks 1 and 2"]
+    assert positions(replace(SEEN, waiting={0: wait}), ())[0].endswith("waiting in barrier()")
+
+
 def test_code_and_table_name_the_same_sentences():
     code = "\n".join(path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.py")))
     strings = {n.value for n in ast.walk(ast.parse(code)) if isinstance(n, ast.Constant)}
@@ -79,3 +89,34 @@ def test_the_sentences_of_each_kind_end_and_leave_no_brace_open(kind):
     for key, value in texts.items():
         assert value.endswith((".", "?", "}")), key
         list(string.Formatter().parse(value))
+
+
+@pytest.mark.parametrize("kind", sorted(TABLES))
+def test_where_no_line_is_known_none_is_told(kind):
+    fitting = {"doing": "busy", "seconds": 3.0, "fits": "it", "how": "left", "key": "k"}
+    for name in sentences_of(kind):
+        _, _, variant = name.partition(".")
+        template = TABLES[kind].get(variant, TABLES[kind]["says"])
+        words = {
+            word: fitting.get(word, [0, 1]) for _, word, *_ in string.Formatter().parse(template) if word
+        }
+        said = text(template, **words | {"where": "", "at": "", "place": ""})
+        assert holes(Diagnosis(kind, said, (), (), "", None)) == []
+
+
+@pytest.mark.parametrize(
+    "hole", ["in  at x", "waits at for rank 0", "is in .", "under ``", "in wait() ()", "x, ."]
+)
+def test_a_hole_is_found(hole):
+    assert (
+        holes(Diagnosis("kind", "Rank 0 waits.", (), ("rank 0   waits in x at line 3: f( )",), "", None))
+        == []
+    )
+    assert holes(Diagnosis("kind", hole, (), (), "", None)) == [hole]
+    assert holes(Diagnosis("kind", "", (), (f"rank 0   {hole}",), "", None)) == [hole]
+
+
+def test_a_wait_without_a_line_is_told_without_one():
+    waiting = blocked(0, "barrier", [1], where="")
+    assert text("in {wait} for rank 1", wait=waiting) == "in barrier() for rank 1"
+    assert standing({0: waiting}, for_whom=True) == ["rank 0 waits in barrier() for rank 1"]

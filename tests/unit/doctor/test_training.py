@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.doctor.diagnose import diagnose
+from realranks.doctor.diagnose import diagnose
 from tests.support.watched import models, notes, watched, weights
 
 

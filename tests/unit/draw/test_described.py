@@ -7,9 +7,9 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pytest
 
-from course_lib.draw.described import described
-from course_lib.notebook.show import description_in
-from course_lib.ranks.inside.pictures import png_of
+from realranks.cells.show import description_in
+from realranks.draw.described import described
+from realranks.ranks.inside.pictures import png_of
 
 ROOT = Path(__file__).parents[3]
 NOTEBOOKS = sorted(ROOT.glob("*/*.ipynb"))

@@ -6,13 +6,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from course_lib.draw import Arrow, Bar, Block, Box, Cell, Drawing, Group, Lane, Text, blocks, grid, lanes
-from course_lib.draw.drawing import SMALLEST, text_width
-from course_lib.draw.looks import LOOKS, PATTERNS
-from course_lib.lab.buckets import buckets_fill
-from course_lib.lab.dataparallel import one_step, ring
-from course_lib.lab.first_ranks import COLLECTIVES, draw_collectives, draw_one, four_processes
 from course_lib.lab.network import CAPS, Network, computed_step, draw_caps, draw_computed
+from course_lib.lessons.buckets.lab import buckets_fill
+from course_lib.lessons.dataparallel.lab import one_step, ring
+from course_lib.lessons.first_ranks.lab import COLLECTIVES, draw_collectives, draw_one, four_processes
+from realranks.draw import Arrow, Bar, Block, Box, Cell, Drawing, Group, Lane, Text, blocks, grid, lanes
+from realranks.draw.drawing import SMALLEST, text_width
+from realranks.draw.looks import LOOKS, PATTERNS
 
 SVG = "{http://www.w3.org/2000/svg}"
 MAIN = (Bar(0, 4, "forward"), Bar(4, 6, "backward"), Bar(10, 3, "waiting"))

@@ -7,10 +7,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from course_lib.draw import Bar, Lane, Moment, Replay, Told, lanes, without_overlaps
-from course_lib.outcome.outcome import Ending
-from course_lib.outcome.timeline import Timeline
-from course_lib.outcome.trace import TRACED, WAIT
+from realranks.draw import Bar, Lane, Moment, Replay, ReplayLane, lanes, without_overlaps
+from realranks.outcome.outcome import Ending
+from realranks.outcome.timeline import Timeline
+from realranks.outcome.trace import TRACED, WAIT
 from tests.support.outcomes import hung, outcome
 
 
@@ -32,7 +32,7 @@ def test_neighbours_of_one_kind_are_one_moment():
 
 def replay(name: str = "rank 0") -> Replay:
     drawing = lanes([Lane(name, ((Bar(0, 2, "forward"),),))], title="t", alt='"all" <b>', legend={})
-    return Replay(drawing, (Told(name, (Moment(0, 2, "forward"),), ((1.5, 2),)),))
+    return Replay(drawing, (ReplayLane(name, (Moment(0, 2, "forward"),), ((1.5, 2),)),))
 
 
 def test_a_page_holds_picture_buttons_and_what_each_lane_does():
@@ -92,8 +92,8 @@ def test_a_traced_run_knows_what_every_rank_did_and_when_it_joined():
         return {"name": name, "start_ns": start * 1000, "duration_ns": (end - start) * 1000, "thread": 1}
 
     events = [event(TRACED, 0, 9000), event(WAIT, 2000, 5000), event("gloo:all_reduce", 1000, 5000)]
-    (told,) = Timeline.from_traces({0: events}).replay().told
-    assert told == Told(
+    (told,) = Timeline.from_traces({0: events}).replay().lanes
+    assert told == ReplayLane(
         "rank 0", (Moment(2, 5, "waiting"),), ((1, 5),), begins=0, ends=9, ended="ended at 9.0 ms"
     )
 
@@ -106,7 +106,7 @@ def test_ranks_that_never_came_or_were_not_recorded_have_lanes_and_what_became_o
     run = hung(0, trace_events={0: freed, 1: left}, world_size=3)
     run = replace(run, endings={**run.endings, 2: Ending.DIED}, exits={2: -9})
     found = run.replay("t")
-    assert [one.ended for one in found.told] == [
+    assert [one.ended for one in found.lanes] == [
         "freed at 100.0 ms",
         "left the cell at 2.0 ms",
         "died: killed by SIGKILL, nothing recorded",

@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from course_lib.draw import Arrow, Box, Drawing, Frame, Stepper, Text
-from course_lib.draw.drawing import text_width
-from course_lib.draw.stepper import moved, wrapped
+from realranks.draw import Arrow, Box, Drawing, Frame, Stepper, Text
+from realranks.draw.drawing import text_width
+from realranks.draw.stepper import moved, wrapped
 
 SVG = "{http://www.w3.org/2000/svg}"
 

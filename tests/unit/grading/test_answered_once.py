@@ -7,12 +7,12 @@ import socket
 import pytest
 
 from course_lib.grading.attempt import AskedRanks, Clock, End, EndedError, pickled_text
-from course_lib.ranks.codec import MalformedError
-from course_lib.ranks.inside.values import pack
-from course_lib.ranks.kernel.output import OutputBuffer
-from course_lib.ranks.kernel.rank_handle import Link
-from course_lib.ranks.messages import Freed, JobReply, Picture, Ready, encode_message, number_of
-from course_lib.ranks.protocol import BufferedChannel, Message
+from realranks.ranks.codec import MalformedError
+from realranks.ranks.inside.values import pack
+from realranks.ranks.kernel.output import OutputBuffer
+from realranks.ranks.kernel.rank_handle import Link
+from realranks.ranks.messages import Freed, JobReply, Picture, Ready, encode_message, number_of
+from realranks.ranks.protocol import BufferedChannel, Message
 from tests.support.outcomes import outcome
 
 

@@ -16,13 +16,13 @@ from course_lib.grading.classroom.gradebook import LONG_COLUMNS, as_csv, as_json
 from course_lib.grading.classroom.layout import Layout
 from course_lib.grading.classroom.pages import page_name, write_pages
 from course_lib.grading.classroom.results import FILE_NAME, Results, ResultsError, key_of, task_version
-from course_lib.grading.classroom.submissions import Answer, NoSubmissionsError, read_submissions
+from course_lib.grading.classroom.submissions import Answer, NoSubmissionsError, may_answer, read_submissions
 from course_lib.grading.classroom.workers import without_secrets
 from course_lib.grading.plain_text import one_line
 from course_lib.grading.verdict import CheckResult, CheckState, Verdict, VerdictKind, as_data, from_data
 from course_lib.learner.course import given_files
+from course_lib.lessons.samplers.tasks.shard_indices import ShardIndices
 from course_lib.tasks import all_tasks, find_task
-from course_lib.tasks.samplers.shard_indices import ShardIndices
 from tests.support.submissions import RIGHT, STUB, TASK, WRONG, cell, notebook, task_cell, write
 
 CHECKOUT = Path(__file__).parents[3]
@@ -51,6 +51,20 @@ def by_name(handed_in):
 
 
 # -- who handed in what ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("file", "task", "may"),
+    [
+        ("ada/03_samplers.ipynb", "samplers.evaluate", True),
+        ("ada/03_samplers.ipynb", "buckets.bucket_list", False),
+        ("ada/mine.ipynb", "buckets.bucket_list", True),
+        ("ada/first_ranks/train.py", "first_ranks.train", True),
+        ("ada/first_ranks/train.py", "samplers.evaluate", False),
+    ],
+)
+def test_a_file_with_the_course_s_name_may_answer_what_the_course_asks_there(file, task, may):
+    assert may_answer(file, find_task(task)) is may
 
 
 def test_a_learner_is_a_folder_or_a_notebook(tmp_path):

@@ -5,7 +5,6 @@ import signal
 
 import pytest
 
-from course_lib.doctor.words import ODD
 from course_lib.grading import confine
 from course_lib.grading.attempt import Attempt, End
 from course_lib.grading.cells import handed_out
@@ -19,11 +18,12 @@ from course_lib.grading.verdict import (
     text_report,
     to_show,
 )
-from course_lib.outcome.outcome import Diagnosis, Ending, Waiting
-from course_lib.outcome.places import Frame
 from course_lib.tasks import find_task
 from course_lib.tasks.task import Miss, Task, Trial, check, gate
 from course_lib.tasks.words import Misconception
+from realranks.doctor.words import ODD
+from realranks.outcome.outcome import Diagnosis, Ending, Waiting
+from realranks.outcome.places import Frame
 from tests.support.outcomes import died, error, hung, outcome, raised
 from tests.support.submissions import TASK
 

@@ -11,8 +11,8 @@ import pytest
 from course_lib.grading.progress import FILE_NAME, Progress, TaskProgress
 from course_lib.grading.progress_files import export_progress, import_progress
 from course_lib.notebook.course_map import lessons, next_task, text_map
-from course_lib.own_files import data_folder
-from course_lib.tasks import UnknownTaskError, find_task
+from course_lib.tasks import UnknownTaskError, all_tasks, find_task
+from realranks.own_files import data_folder
 
 ROOT = Path(__file__).resolve().parents[3]
 TASK = "samplers.evaluate"
@@ -49,6 +49,19 @@ def test_giving_up_is_remembered_per_task(progress):
     progress.give_up(TASK)
     assert progress.of(TASK).gave_up
     assert not progress.of("samplers.make_loader").gave_up
+
+
+def test_the_map_begins_with_the_lesson_to_go_on_with(progress):
+    assert text_map(lessons(), progress.all()).startswith("Start: lesson 00, Your first ranks")
+    progress.attempt("samplers.evaluate", "wrong")
+    assert text_map(lessons(), progress.all()).startswith("Go on: lesson 00, Your first ranks")
+    for task in all_tasks():
+        if task.lesson < "03":
+            progress.attempt(task.name, "pass")
+    assert text_map(lessons(), progress.all()).startswith("Go on: lesson 03, Samplers")
+    for task in all_tasks():
+        progress.attempt(task.name, "pass")
+    assert text_map(lessons(), progress.all()).startswith("You have passed every task.")
 
 
 def test_a_task_that_the_course_no_longer_has_is_kept_and_changes_nothing_else(progress, tmp_path):

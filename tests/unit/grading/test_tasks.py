@@ -11,6 +11,7 @@ import pytest
 
 from course_lib.grading.grader import grade, seed_of
 from course_lib.grading.verdict import VerdictKind, sizes
+from course_lib.syllabus import all_lessons, lesson_of
 from course_lib.tasks import UnknownTaskError, all_tasks, find_task
 from course_lib.tasks.toys import flat_numbers, number, whole_numbers
 
@@ -57,14 +58,14 @@ def test_what_a_misconception_points_at_is_in_the_lesson(task):
     for item in task.misconceptions:
         number, heading = re.fullmatch(r"lesson (\d\d), (.+)", item.taught).groups()
         assert number <= task.lesson[:2], f"{item.id} points at a later lesson"
-        (source,) = (ROOT / "notebooks" / "sources").glob(f"{number}_*.py")
+        source = next(each.folder for each in all_lessons() if each.name[:2] == number) / "lesson.py"
         headings = re.findall(r"^# ###? (.+)$", source.read_text(), re.MULTILINE)
         assert heading in headings, f"{item.id} points at {heading!r}"
 
 
 def test_every_task_has_a_cell_in_its_exercises():
     for task in all_tasks():
-        assert f"# %%task {task.name}\n" in (ROOT / "solutions" / "sources" / f"{task.lesson}.py").read_text()
+        assert f"# %%task {task.name}\n" in (lesson_of(task.topic).folder / "exercises.py").read_text()
 
 
 def test_tasks_and_grading_do_not_bring_torch_into_the_kernel():

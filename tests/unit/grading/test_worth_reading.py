@@ -1,22 +1,20 @@
 """Marks for an instructor: what an answer uses that no task asks for, read from its source."""
 
-from pathlib import Path
-
 import pytest
 
 from course_lib.grading.worth_reading import worth_reading
+from course_lib.syllabus import LESSONS
 from tools.answers import catalogue
-
-ANSWERS = Path(__file__).parents[2] / "answers"
 
 
 @pytest.mark.parametrize(
     ("source", "marks"),
     [
-        ("from course_lib.lab.alternation import ending", ("course_lib.lab, line 1",)),
+        ("from course_lib.lessons.alternation.lab import ending", ("course_lib.lessons, line 1",)),
         ("from course_lib.tasks import find_task", ("course_lib.tasks, line 1",)),
         ("from course_lib import grading", ("course_lib.grading, line 1",)),
-        ("import torch\nimport course_lib.ranks.kernel.gang as g", ("course_lib.ranks, line 2",)),
+        ("from realranks import cells", ("realranks.cells, line 1",)),
+        ("import torch\nimport realranks.ranks.kernel.gang as g", ("realranks.ranks, line 2",)),
         ("import importlib\nimportlib.import_module('course_' + 'lib')", ("import_module, line 2",)),
         ("import sys\nsys.modules['course_lib.tasks.task']", ("course_lib.tasks, line 2",)),
         ("import sys\nsys._getframe(2)", ("sys._getframe, line 2",)),
@@ -38,6 +36,7 @@ def test_what_looks_beyond_the_task_is_marked_with_its_line(source, marks):
     [
         "import gc\ngc.collect()",
         "from course_lib.watch import buckets",
+        "from realranks.watch import buckets",
         "model.eval()",
         "# from course_lib.tasks import find_task",
         "def f(:",
@@ -51,5 +50,5 @@ def test_everything_else_is_not(source):
 
 
 def test_no_right_answer_of_the_catalogue_is_marked():
-    marked = {one.name: worth_reading(one.source) for one in catalogue(ANSWERS) if one.right}
+    marked = {one.name: worth_reading(one.source) for one in catalogue(LESSONS) if one.right}
     assert not {name: marks for name, marks in marked.items() if marks}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.lab.accumulation import Divide, Loop, NoSync, computed, draw_clips, draw_loop, verdict
+from course_lib.lessons.accumulation.lab import Divide, Loop, NoSync, computed, draw_clips, draw_loop, verdict
 
 ARTICLE = Loop(zero_inside=True, divide=Divide.NOTHING, no_sync=NoSync.NONE)
 

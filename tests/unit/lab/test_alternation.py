@@ -2,8 +2,8 @@
 
 import pytest
 
-from course_lib.lab.alternation import ALONE, draw_matrix, tally, word
-from course_lib.tasks.alternation.orders import ending, possible
+from course_lib.lessons.alternation.lab import ALONE, draw_matrix, tally, word
+from course_lib.lessons.alternation.tasks.orders import ending, possible
 
 
 @pytest.mark.parametrize(

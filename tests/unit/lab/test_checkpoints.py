@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.lab.checkpoints import HaltingFile, draw_left, draw_left_out, next_job, on_the_disk
+from course_lib.lessons.checkpoints.lab import HaltingFile, draw_left, draw_left_out, next_job, on_the_disk
 
 
 def test_a_file_halts_at_each_number_of_bytes_however_it_is_written(tmp_path):

@@ -6,8 +6,8 @@ import subprocess
 import pytest
 import yaml
 
-from course_lib.lab import cluster
-from course_lib.lab.cluster import (
+from course_lib.lessons.cluster import lab as cluster
+from course_lib.lessons.cluster.lab import (
     MEETINGS,
     Machines,
     Meeting,
@@ -49,6 +49,13 @@ Root Cause (first observed failure):
 
 exit code 1"""
 MET = "rank 0\n\nexit code 0"
+STORE_GONE = """\
+torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed. Did the remote crash?
+
+torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the C10d store has failed. \
+See inner exception for details.
+
+exit code 1"""
 GAVE_UP = "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError\n\nexit code 1"
 
 
@@ -69,6 +76,9 @@ def test_the_end_of_a_log_is_the_root_cause_without_what_differs_from_run_to_run
     assert "  exitcode  : -9 (SIGKILL)\n" in killed
     assert ending(GAVE_UP) == last_words(GAVE_UP) == "RendezvousTimeoutError"
     assert last_words(MET) == ""
+    assert last_words(STORE_GONE).endswith(
+        "See inner exception for details. DistNetworkError: Failed to recv, got 0 bytes."
+    )
 
 
 def test_a_rank_s_words_are_told_from_its_agent_s():
@@ -83,12 +93,13 @@ def test_a_rank_s_words_are_told_from_its_agent_s():
         (cluster.first_log_blames(1), [LOG, MET], False),
         (cluster.first_log_blames(None), [LOG, MET], False),
         (cluster.first_log_blames(None), [MET, LOG], True),
-        (cluster.both_give_up, [GAVE_UP, LOG], True),
-        (cluster.both_give_up, [GAVE_UP, MET], False),
         (cluster.both_start, [MET, MET], True),
         (cluster.both_start, [MET, LOG], False),
         (cluster.second_is_refused, [MET, LOG], True),
         (cluster.second_is_refused, [GAVE_UP, LOG], False),
+        (cluster.second_says("Rendezvous"), [MET, STORE_GONE], True),
+        (cluster.second_says("EADDRINUSE"), [MET, STORE_GONE], False),
+        (cluster.second_says("Rendezvous"), [GAVE_UP, STORE_GONE], False),
         (cluster.left_after([0, 1], []), [{"kill -9": [0, 1], "Ctrl-C": []}], True),
         (cluster.left_after([], []), [{"kill -9": [0, 1], "Ctrl-C": []}], False),
     ],
@@ -120,7 +131,7 @@ def test_the_pods_of_the_file_for_kubernetes_find_each_other():
 def test_where_both_machines_are_this_one_nothing_is_entered_and_no_cable_is_pulled(monkeypatch):
     here = Machines(("127.0.0.1", "127.0.0.1"))
     here.enter(1)
-    assert (here.wire, "{}" in here.via, "course_lib" in here.via) == ("lo", True, True)
+    assert (here.wire, "{}" in here.via, "realranks" in here.via) == ("lo", True, True)
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("something was started"))
     for networks in ("", "1,2"):
         monkeypatch.setenv("DDP_COURSE_NETWORKS", networks)

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from course_lib.draw import Box, Drawing, Text
-from course_lib.lab import dataparallel as lab
+from course_lib.lessons.dataparallel import lab
+from realranks.draw import Box, Drawing, Text
 
 
 def states(ranks: int) -> dict[int, list[list[float]]]:

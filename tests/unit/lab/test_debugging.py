@@ -2,10 +2,17 @@
 
 import pytest
 
-from course_lib.lab.debugging import Look, Record, black_box, draw_record, renamed_variables, stands_in
-from course_lib.outcome.outcome import Ending
-from course_lib.outcome.places import Frame
+from course_lib.lessons.debugging.lab import (
+    Look,
+    Record,
+    black_box,
+    draw_record,
+    renamed_variables,
+    stands_in,
+)
 from course_lib.questions import decider, read_questions
+from realranks.outcome.outcome import Ending
+from realranks.outcome.places import Frame
 from tests.support.outcomes import blocked, collective, died, error, outcome, raised, stuck
 
 SUM, GATHER = "all_reduce", "all_gather"

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from course_lib.lab import devices
-from course_lib.lab.devices import ByHand, make_net, moved, sent
-from course_lib.tasks.dataparallel.traffic import counted
+from course_lib.lessons.dataparallel import devices
+from course_lib.lessons.dataparallel.devices import ByHand, make_net, moved, sent
+from course_lib.lessons.dataparallel.tasks.traffic import counted
 
 
 def train_step(net: nn.Module, samples: int) -> torch.Tensor:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from course_lib.lab.elastic import (
+from course_lib.lessons.elastic.lab import (
     ONE_GPU,
     best_interval,
     explore_intervals,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from course_lib.lab import first_ranks as lab
-from course_lib.lab.first_ranks import torchruns_last_words
+from course_lib.lessons.first_ranks import lab
+from course_lib.lessons.first_ranks.lab import torchruns_last_words
 from tests.support.outcomes import died, error
 
 LOG = """

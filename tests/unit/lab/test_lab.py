@@ -2,11 +2,11 @@
 
 import pytest
 
-from course_lib.lab.buckets import draw_backward, last_backward
-from course_lib.lab.stragglers import draw_last_step, waited
 from course_lib.lab.traces import timeline_of
-from course_lib.outcome.outcome import Outcome
-from course_lib.outcome.trace import TRACED, WAIT, TraceEvent
+from course_lib.lessons.buckets.lab import draw_backward, last_backward
+from course_lib.lessons.stragglers.lab import draw_last_step, waited
+from realranks.outcome.outcome import Outcome
+from realranks.outcome.trace import TRACED, WAIT, TraceEvent
 from tests.support.outcomes import outcome
 
 GRADIENT = "autograd::engine::evaluate_function: AddmmBackward0"

@@ -2,8 +2,6 @@
 
 import pytest
 
-from course_lib.draw import Box, Text
-from course_lib.lab.buckets import buckets_fill
 from course_lib.lab.network import (
     CAPS,
     LAYER_MIB,
@@ -21,6 +19,8 @@ from course_lib.lab.network import (
     estimate,
     fastest,
 )
+from course_lib.lessons.buckets.lab import buckets_fill
+from realranks.draw import Box, Text
 
 SLOW = Network(latency=0.008, bandwidth=100)
 

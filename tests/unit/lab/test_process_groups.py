@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.lab.process_groups import (
+from course_lib.lessons.process_groups.lab import (
     AGENT,
     RANK_0,
     Start,
@@ -15,8 +15,8 @@ from course_lib.lab.process_groups import (
     objects_in,
     rank_begins_anew,
 )
-from course_lib.lab.starts import StartTimes, draw_start_times
-from course_lib.ranks.inside.values import pack
+from course_lib.lessons.process_groups.starts import StartTimes, draw_start_times
+from realranks.ranks.inside.values import pack
 from tests.support.outcomes import error, outcome
 
 WAITS = "wait timeout after 500ms, keys: /default_pg/0//cpu//0/{}"

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from course_lib.lab.samplers import (
+from course_lib.lessons.samplers.lab import (
     DealExplorer,
     at_most,
     draw_deal,

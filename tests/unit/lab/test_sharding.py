@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.lab.sharding import (
+from course_lib.lessons.sharding.lab import (
     Setting,
     StageExplorer,
     draw_gigabytes,
@@ -13,10 +13,10 @@ from course_lib.lab.sharding import (
     draw_whole,
     three_ways,
 )
-from course_lib.notebook.run import run_quietly
-from course_lib.outcome.outcome import Kind
+from realranks.cells.run import run_quietly
+from realranks.outcome.outcome import Kind
 
-LESSON = Path(__file__).parents[3] / "notebooks/sources/17_sharding.py"
+LESSON = Path(__file__).parents[3] / "course_lib/lessons/sharding/lesson.py"
 
 
 def test_the_bytes_are_those_of_the_zero_paper():

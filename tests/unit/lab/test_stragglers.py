@@ -5,9 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from course_lib.draw import Box
-from course_lib.lab.lateness import always, by_chance, by_turns, gloos_reason
-from course_lib.lab.stragglers import (
+from course_lib.lessons.stragglers.lab import (
     LatenessExplorer,
     after_join,
     always_late_took,
@@ -16,11 +14,14 @@ from course_lib.lab.stragglers import (
     expected_maximum,
     late_rank,
     lost,
+    measured,
     raised_on,
     same_and_right,
     same_and_wrong,
 )
-from course_lib.notebook.run import run_quietly
+from course_lib.lessons.stragglers.lateness import always, by_chance, by_turns, gloos_reason
+from realranks.cells.run import run_quietly
+from realranks.draw import Box
 
 
 def test_the_question_is_asked_of_every_rank_and_its_length_does_not_answer_it():
@@ -80,7 +81,7 @@ def complete_when_rank_1_is_late() -> int:
     import torch
     from torch.nn.parallel import DistributedDataParallel
 
-    from course_lib.lab.lateness import complete_before
+    from course_lib.lessons.stragglers.lateness import complete_before
 
     model = torch.nn.Sequential(*(torch.nn.Linear(16, 16) for _ in range(3)))
     ddp = DistributedDataParallel(model, bucket_cap_mb=0.001)
@@ -116,9 +117,17 @@ def test_predictions_look_at_what_the_ranks_have():
     assert (same_and_right(wrong), same_and_wrong(wrong)) == (False, True)
 
 
+@pytest.mark.parametrize(
+    ("later", "computed", "told"),
+    [(318.4, 320, "measured: 318 ms"), (4.0, 0, "measured: 4 ms"), (-11.4, 320, "busy"), (900, 320, "busy")],
+)
+def test_what_is_measured_is_told_in_the_unit_of_what_is_computed_or_not_at_all(later, computed, told):
+    assert told in measured(later, computed)
+
+
 def test_the_explorer_measures_on_real_ranks_what_it_has_computed():
     explorer = LatenessExplorer()
-    assert "220 ms lost by all (computed)" in repr(explorer)
+    assert "all end 220 ms later (computed)" in repr(explorer)
     bundle = explorer._repr_mimebundle_()
     assert "application/vnd.jupyter.widget-view+json" in bundle
     assert bundle["text/html"] == explorer.static.html()

@@ -2,9 +2,7 @@
 
 import pytest
 
-from course_lib.lab.synchronised import CHANGES, draw_sent, ended, is_same, lanes_of_equal
-from course_lib.questions import decider
-from tests.support.outcomes import Run
+from course_lib.lessons.synchronised.lab import CHANGES, draw_sent, ended, is_same, lanes_of_equal
 
 
 def record(**by_moment):
@@ -54,9 +52,3 @@ def test_the_picture_of_forwards_says_which_were_followed_by_buffers():
 
 def test_every_change_has_a_moment():
     assert all(moments for _, moments in CHANGES.values())
-
-
-def test_ranks_that_hang_have_no_weights_to_compare():
-    run = Run(1.0, ok=False)
-    assert not decider("synchronised.drifts")(run)
-    assert not decider("synchronised.last_near(0)")(run)

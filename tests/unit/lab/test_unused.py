@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.lab.unused import (
+from course_lib.lessons.unused.lab import (
     GRAPHS,
     HANGS,
     WAYS,

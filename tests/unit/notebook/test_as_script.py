@@ -9,8 +9,8 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from course_lib.learner.course import without_answers
-from course_lib.notebook.as_script import NoScript, parts_of, rank_cells, script_of
-from course_lib.notebook.refused import Refused
+from realranks.cells.as_script import NoScript, parts_of, rank_cells, script_of
+from realranks.cells.refused import UsageError
 
 ROOT = Path(__file__).resolve().parents[3]
 REBUILT = "The process group has been rebuilt; variables are kept."
@@ -187,7 +187,7 @@ def test_a_notebook_without_ranks_or_without_their_number_is_refused():
         written("x = 1")
     with pytest.raises(NoScript, match="cell 1 does not say on how many ranks"):
         written("%%ranks\nx = 1")
-    with pytest.raises(Refused, match="--nonsense"):
+    with pytest.raises(UsageError, match="--nonsense"):
         written("%%ranks 2 --nonsense\nx = 1")
 
 

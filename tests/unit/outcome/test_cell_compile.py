@@ -5,9 +5,9 @@ import warnings
 
 import pytest
 
-from course_lib.outcome.places import Frame, is_learners, package_of, place_name
-from course_lib.outcome.syntax import compile_cell, compile_if_clean, from_bytes, remember_cell
-from course_lib.ranks.inside.tracebacks import current_stack, report_exception, shown
+from realranks.outcome.places import Frame, is_learners, package_of, place_name
+from realranks.outcome.syntax import compile_cell, compile_if_clean, from_bytes, remember_cell
+from realranks.ranks.inside.tracebacks import current_stack, report_exception, shown
 
 
 def run(source, space=None, first_line=2):
@@ -66,7 +66,7 @@ def test_lines_are_numbered_as_in_the_notebook_cell():
 def test_functions_are_named_and_the_courses_frames_are_not():
     report = failing("def f():\n    raise KeyError('k')\nf()")
     assert "In [3], line 3, in f" in report.traceback
-    assert "course_lib" not in report.traceback
+    assert "realranks" not in report.traceback
     assert "LookupError" in report.bases
 
 

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from course_lib.outcome.expect import Expectation, ExpectationError, in_words
-from course_lib.outcome.outcome import Waiting
+from realranks.outcome.expect import Expectation, ExpectationError, in_words
+from realranks.outcome.outcome import Waiting
 from tests.support.outcomes import died, error, hung, outcome, raised
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.outcome.fold import Folded, fold, rank_label, rank_list, span, table
+from realranks.outcome.fold import Folded, fold, rank_label, rank_list, span, table
 
 
 @pytest.mark.parametrize(

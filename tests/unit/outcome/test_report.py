@@ -6,19 +6,19 @@ from html import unescape
 
 import pytest
 
-from course_lib.doctor import explained
-from course_lib.notebook.live import live_html, live_text
-from course_lib.outcome.html import html_report, prose
-from course_lib.outcome.outcome import Ending, Waiting
-from course_lib.outcome.progress import Progress
-from course_lib.outcome.report import sections, text_report
+from realranks.cells.live import live_html, live_text
+from realranks.doctor import with_diagnosis
+from realranks.outcome.html import html_report, prose
+from realranks.outcome.outcome import Ending, Waiting
+from realranks.outcome.progress import Progress
+from realranks.outcome.report import sections, text_report
 from tests.support.outcomes import collective, died, hung, outcome, raised
 
 RANKS = range(4)
 
 
 def said(one):
-    return text_report(explained(one))
+    return text_report(with_diagnosis(one))
 
 
 def test_nothing_printed_is_said_so():
@@ -76,7 +76,7 @@ def test_a_hang_names_who_waits_where_for_whom():
 
 
 def test_an_expectation_is_marked_with_a_sign_and_a_word():
-    expected = dataclasses.replace(explained(hung(1, missing=(0,))), expected=True)
+    expected = dataclasses.replace(with_diagnosis(hung(1, missing=(0,))), expected=True)
     assert "✓ As expected: " in text_report(expected)
     assert "✗ Not expected: " in text_report(dataclasses.replace(expected, expected=False))
     assert "✗ Not expected: every rank finishes." in text_report(
@@ -138,7 +138,7 @@ def test_a_stop_that_came_too_late_is_told():
     ],
 )
 def test_html_says_what_the_text_says(one):
-    one = explained(one)
+    one = with_diagnosis(one)
     html = html_report(one)
     words = unescape(re.sub(r"<style>.*?</style>|<[^>]*>", " ", html, flags=re.DOTALL)).split()
     for section in sections(one):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.outcome.steady import carry_out_returns, steady, steady_log, steady_message
+from realranks.outcome.steady import carry_out_returns, steady, steady_log, steady_message
 
 
 @pytest.mark.parametrize(
@@ -69,3 +69,10 @@ def test_a_log_is_freed_of_backtraces_places_sockets_and_retries():
         "/opt/env/lib/python3.11/site-packages/torch/nn/modules/loss.py:535: UserWarning: sizes\n"
     )
     assert steady_log(log) == "[W socket.cpp] a socket closed\nloss.py: UserWarning: sizes\n"
+
+
+def test_equal_warnings_of_several_ranks_are_one_text():
+    """torch puts the rank before them; a rank's number inside of a message stays."""
+    written = {f"[rank{rank}]:[W1121 08:47:00.123 4711 reducer.cpp:17] Warning: slow\n" for rank in range(3)}
+    assert {steady_log(text) for text in written} == {"[W reducer.cpp] Warning: slow\n"}
+    assert steady_log("[rank0]: ValueError: no\n") == "[rank0]: ValueError: no\n"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from course_lib.outcome.spans import lanes_of
-from course_lib.ranks.inside.tracing import BACKWARD, SYNCHRONIZE, TRACED, WAIT
-from course_lib.watch import Stage, Timeline
+from realranks.outcome.spans import lanes_of
+from realranks.ranks.inside.tracing import BACKWARD, SYNCHRONIZE, TRACED, WAIT
+from realranks.watch import Stage, Timeline
 
 GRADIENT = "autograd::engine::evaluate_function: AddmmBackward0"
 ACCUMULATE = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.ranks.inside.control_thread import get_status
-from course_lib.ranks.inside.traffic import awake, is_asleep
+from realranks.ranks.inside.control_thread import get_status
+from realranks.ranks.inside.traffic import awake, is_asleep
 
 
 def tasks(folder: Path, **threads: str) -> str:
@@ -84,7 +84,7 @@ def test_what_goes_from_gpu_to_gpu_is_not_seen(monkeypatch, backend, on_gpus, se
     import torch
     from torch.distributed import distributed_c10d
 
-    from course_lib.ranks.inside import groups
+    from realranks.ranks.inside import groups
 
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: on_gpus)
     monkeypatch.setitem(distributed_c10d._world.pg_map, object(), (backend, None))

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from course_lib.outcome.outcome import EXIT_UNKNOWN
-from course_lib.ranks.attach.meeting import NotAllCame, accept_ranks, exit_code_of
-from course_lib.ranks.messages import Hello, encode_message
+from realranks.outcome.outcome import EXIT_UNKNOWN
+from realranks.ranks.messages import Hello, encode_message
+from realranks.ranks.observed.meeting import NotAllCame, accept_ranks, exit_code_of
 from tests.support.linux import kernel
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux only")

@@ -2,14 +2,14 @@
 
 import pytest
 
-from course_lib.ranks.kernel.backend import (
+from realranks.ranks.kernel.backend import (
     BackendChoice,
     BackendError,
     choose_backend,
     may_share,
     most_ranks_on,
 )
-from course_lib.ranks.kernel.gpus import MB_PER_CONTEXT, NO_GPUS, Gpu, Gpus
+from realranks.ranks.kernel.gpus import MB_PER_CONTEXT, NO_GPUS, Gpu, Gpus
 
 
 def machine_with(number: int, nccl: bool = True, free_mb: int = 80_000, broken: tuple[int, ...] = ()) -> Gpus:
@@ -79,7 +79,7 @@ def test_what_cannot_work_is_refused_with_what_would(ranks, wished, gpus, says):
 
 
 @pytest.mark.parametrize(
-    ("gpus", "ranks", "dealt"),
+    ("gpus", "ranks", "split_ranks"),
     [
         (NO_GPUS, 2, [None, None]),
         (OLD_DRIVER, 2, [None, None]),
@@ -89,9 +89,9 @@ def test_what_cannot_work_is_refused_with_what_would(ranks, wished, gpus, says):
         (machine_with(4, broken=(0,)), 4, [0, 1, 2, 0]),
     ],
 )
-def test_ranks_are_dealt_out_to_the_gpus_in_turn(gpus, ranks, dealt):
+def test_ranks_are_dealt_out_to_the_gpus_in_turn(gpus, ranks, split_ranks):
     choice = choose_backend(ranks, "auto", gpus)
-    assert [choice.gpu_of(rank) for rank in range(ranks)] == dealt
+    assert [choice.gpu_of(rank) for rank in range(ranks)] == split_ranks
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import NamedTuple, NotRequired, TypedDict
 
 import pytest
 
-from course_lib.ranks.codec import MalformedError, decode, encode, prepare
+from realranks.ranks.codec import MalformedError, decode, encode, prepare
 
 
 class Color(enum.StrEnum):

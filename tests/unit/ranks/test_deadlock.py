@@ -5,10 +5,10 @@ import sysconfig
 
 import pytest
 
-from course_lib.outcome.partners import Partners
-from course_lib.outcome.places import Frame
-from course_lib.ranks.kernel.deadlock import first_misfit, fit, issued_between, judge
-from course_lib.ranks.status import RankStatus
+from realranks.outcome.partners import Partners
+from realranks.outcome.places import Frame
+from realranks.ranks.kernel.deadlock import first_misfit, fit, issued_between, judge
+from realranks.ranks.status import RankStatus
 from tests.support.outcomes import collective
 
 EVERYONE = (0, 1, 2, 3)

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from course_lib.ranks.kernel.deadlock import Standstill
-from course_lib.ranks.kernel.deadlock_watch import DeadlockWatch
-from course_lib.ranks.kernel.stop_ranks import machine_is_busy
+from realranks.ranks.kernel.deadlock import Standstill
+from realranks.ranks.kernel.deadlock_watch import DeadlockWatch
+from realranks.ranks.kernel.stop_ranks import machine_is_busy
 
 
 def grace(stack: list[str], *, done: set[int] = frozenset(), running: int = 2) -> float:

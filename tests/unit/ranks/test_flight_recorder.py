@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.ranks.inside import flight_recorder
+from realranks.ranks.inside import flight_recorder
 
 
 def entry(seq, time_ns, group="0"):
@@ -45,7 +45,7 @@ def test_what_was_issued_before_the_groups_began_is_left_out(recorded):
 
 
 def test_only_the_newest_are_told(recorded):
-    many = [entry(seq, seq) for seq in range(1, flight_recorder.MOST_RECORDS + 3)]
+    many = [entry(seq, seq) for seq in range(1, flight_recorder.MAX_RECORDS + 3)]
     assert recorded(*many) == [("0", each["collective_seq_id"], each["time_created_ns"]) for each in many[2:]]
 
 

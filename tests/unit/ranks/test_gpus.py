@@ -5,11 +5,11 @@ import socket
 
 import pytest
 
-from course_lib.ranks.codec import decode
-from course_lib.ranks.kernel import gpus
-from course_lib.ranks.kernel.gpus import Gpu, Gpus, advice, find_gpus, may_have_gpu
-from course_lib.ranks.server import try_gpus
-from course_lib.ranks.starting import GpuReport, GpusConfig
+from realranks.ranks.codec import decode
+from realranks.ranks.kernel import gpus
+from realranks.ranks.kernel.gpus import Gpu, Gpus, advice, find_gpus, may_have_gpu
+from realranks.ranks.server import try_gpus
+from realranks.ranks.starting import GpuReport, GpusConfig
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from tests.support.linux import kernel
 ROOT = Path(__file__).parents[3]
 ASK = """
 import os
-from course_lib.ranks.server.huge_pages import collapsing
+from realranks.ranks.server.huge_pages import collapsing
 
 def kept(name):
     with open("/proc/self/smaps_rollup") as told:

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from course_lib.ranks.kernel.interrupts import deferred
+from realranks.ranks.kernel.interrupts import deferred
 
 
 def press():

@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from course_lib.outcome.outcome import Ending, Kind
-from course_lib.ranks.kernel.job import Job, Run
-from course_lib.ranks.kernel.make_outcome import PEER_LOST, conclude
-from course_lib.ranks.messages import Cell, JobReply
+from realranks.outcome.outcome import Ending, Kind
+from realranks.ranks.kernel.job import Job, Run
+from realranks.ranks.kernel.make_outcome import PEER_LOST, conclude
+from realranks.ranks.messages import Cell, JobReply
 from tests.support.outcomes import error
 
 NOTHING = SimpleNamespace(text=lambda: "")

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from course_lib.outcome.facts import Facts, InitArguments, StoreAddress, ThreadPlace
-from course_lib.outcome.packed import NotSent
-from course_lib.outcome.partners import Partners
-from course_lib.outcome.places import Frame
-from course_lib.outcome.probe_notes import (
+from realranks.outcome.facts import Facts, InitArguments, StoreAddress, ThreadPlace
+from realranks.outcome.packed import NotSent
+from realranks.outcome.partners import Partners
+from realranks.outcome.places import Frame
+from realranks.outcome.probe_notes import (
     Calls,
     Counts,
     Digest,
@@ -25,10 +25,10 @@ from course_lib.outcome.probe_notes import (
     WaitingShare,
     WeightCheck,
 )
-from course_lib.outcome.wrapped import NamedShape, WrappedModel
-from course_lib.ranks import messages, starting
-from course_lib.ranks.codec import MalformedError
-from course_lib.ranks.messages import (
+from realranks.outcome.wrapped import NamedShape, WrappedModel
+from realranks.ranks import messages, starting
+from realranks.ranks.codec import MalformedError
+from realranks.ranks.messages import (
     JobReply,
     Rebuild,
     Script,
@@ -37,8 +37,8 @@ from course_lib.ranks.messages import (
     encode_message,
     number_of,
 )
-from course_lib.ranks.protocol import Decoder, Message
-from course_lib.ranks.status import RankStatus
+from realranks.ranks.protocol import Decoder, Message
+from realranks.ranks.status import RankStatus
 from tests.support.outcomes import collective, error
 
 CRC = Digest(7, (1.0, None))
@@ -117,7 +117,7 @@ REPLY = JobReply(
     started_ns=5,
     ended_ns=9,
 )
-AROUND = ("course_lib.watch.probe:watching", {"every": 50, "waiting": True})
+AROUND = ("realranks.watch.probe:watching", {"every": 50, "waiting": True})
 EVERYTHING = [
     messages.Cell("x = 1", "In [1]", 2, trace=True, around=AROUND),
     messages.Call(b"\x80"),
@@ -143,7 +143,7 @@ EVERYTHING = [
     messages.StatusReply(STATUS),
     messages.Freed(4),
     messages.Cannot("TypeError"),
-    messages.LastWords(STATUS),
+    messages.TerminateReport(STATUS),
     starting.Start(
         1,
         "/tmp",

@@ -15,14 +15,14 @@ import torch
 from torch._C import _distributed_c10d as c10d
 from torch.distributed import distributed_c10d
 
-from course_lib.doctor.diagnose import diagnose
-from course_lib.outcome.outcome import Collective, Ending
-from course_lib.outcome.places import Frame
-from course_lib.ranks import nccl_counts
-from course_lib.ranks.codec import decode, encode
-from course_lib.ranks.inside import flight_recorder, nccl_recorder
-from course_lib.ranks.kernel import deadlock
-from course_lib.ranks.status import GpuQueue, RankStatus
+from realranks.doctor.diagnose import diagnose
+from realranks.outcome.outcome import Collective, Ending
+from realranks.outcome.places import Frame
+from realranks.ranks import nccl_counts
+from realranks.ranks.codec import decode, encode
+from realranks.ranks.inside import flight_recorder, nccl_recorder
+from realranks.ranks.kernel import deadlock
+from realranks.ranks.status import GpuQueue, RankStatus
 from tests.support.outcomes import outcome
 
 DUMPS = sorted((Path(__file__).parents[1] / "nccl_dumps").glob("*.json"))
@@ -126,12 +126,12 @@ def rank_0(monkeypatch):
 
 
 def test_the_status_is_read_without_asking_for_collectives(rank_0):
-    assert nccl_recorder.told(False) == ({"0": GpuQueue(issued=3, enqueued=3, completed=2)}, [])
+    assert nccl_recorder.read_recorder(False) == ({"0": GpuQueue(issued=3, enqueued=3, completed=2)}, [])
     assert rank_0 == [(False, False, False)], "the cheap way, which asks CUDA for nothing"
 
 
 def test_the_entries_are_read_where_everything_is_wanted(rank_0):
-    queues, entries = nccl_recorder.told(True)
+    queues, entries = nccl_recorder.read_recorder(True)
     assert queues
     assert len(entries) == 3
 
@@ -141,12 +141,12 @@ def test_a_recorder_that_cannot_be_read_is_told_as_empty(rank_0, monkeypatch):
         raise RuntimeError("no")
 
     monkeypatch.setattr(c10d, "_dump_nccl_trace", broken)
-    assert nccl_recorder.told(True) == ({}, [])
+    assert nccl_recorder.read_recorder(True) == ({}, [])
 
 
 def test_a_rank_that_has_not_used_cuda_asks_nothing(rank_0, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
-    assert nccl_recorder.told(True) == ({}, [])
+    assert nccl_recorder.read_recorder(True) == ({}, [])
     assert rank_0 == []
 
 

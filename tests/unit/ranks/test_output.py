@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from course_lib.outcome.steady import carry_out_returns, steady, steady_log, steady_message
-from course_lib.ranks.kernel.output import OutputBuffer
+from realranks.outcome.steady import carry_out_returns, steady, steady_log, steady_message
+from realranks.ranks.kernel.output import OutputBuffer
 
 
 @pytest.fixture

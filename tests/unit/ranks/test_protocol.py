@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from course_lib.ranks.protocol import (
+from realranks.ranks.protocol import (
     MAX_BLOB_BYTES,
     MAX_HEADER_BYTES,
     BufferedChannel,

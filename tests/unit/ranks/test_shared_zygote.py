@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.ranks.private_sockets import connected, locked, private_folder, remove_dead
-from course_lib.ranks.process import identity, lives
-from course_lib.ranks.protocol import Decoder
-from course_lib.ranks.server.compatibility import compatibility_of
-from course_lib.ranks.server.zygote import VARIABLE, address_of, ask_zygote
-from course_lib.ranks.server.zygote_process import Lifetime
+from realranks.ranks.private_sockets import connected, locked, private_folder, remove_dead
+from realranks.ranks.process import identity, lives
+from realranks.ranks.protocol import Decoder
+from realranks.ranks.server.compatibility import compatibility_of
+from realranks.ranks.server.zygote import VARIABLE, address_of, ask_zygote
+from realranks.ranks.server.zygote_process import Lifetime
 
 ROOT = Path(__file__).parents[3]
 COMPATIBILITY = compatibility_of({"NCCL_DEBUG": "INFO", "EDITOR": "vi"})
@@ -55,7 +55,7 @@ def test_a_process_in_another_network_has_a_zygote_of_its_own(temporary):
     if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
         pytest.skip("this user may not make a network of its own")
     ask = (
-        "from course_lib.ranks.server.compatibility import compatibility_of\n"
+        "from realranks.ranks.server.compatibility import compatibility_of\n"
         "print(*compatibility_of({}).namespaces, sep=chr(10))"
     )
     command = [sys.executable, "-c", ask]
@@ -106,7 +106,7 @@ def test_another_user_s_zygote_is_not_used(listening, monkeypatch):
 
 def test_other_files_another_python_and_another_torch_have_zygotes_of_their_own(temporary):
     others = [
-        replace(COMPATIBILITY, course=(*COMPATIBILITY.course[:2], "1")),
+        replace(COMPATIBILITY, code=dict.fromkeys(COMPATIBILITY.code, (1, 1))),
         replace(COMPATIBILITY, python=("/another/environment", sys.version)),
         replace(COMPATIBILITY, loaded_with={}),
     ]
@@ -144,15 +144,15 @@ def test_it_lives_as_long_as_one_of_its_servers(listening, ended):
 
 
 def test_it_ends_when_nobody_has_needed_it_for_a_while(listening, monkeypatch):
-    monkeypatch.setattr("course_lib.ranks.server.zygote_process.children", set)
+    monkeypatch.setattr("realranks.ranks.server.zygote_process.children", set)
     life = Lifetime(listening, identity(os.getpid()), idle=100.0)
     life.needed -= 101.0
     assert not life.over(), "it still loads torch"
     life.needed_now()
     life.needed -= 101.0
-    monkeypatch.setattr("course_lib.ranks.server.zygote_process.children", lambda: {1})
+    monkeypatch.setattr("realranks.ranks.server.zygote_process.children", lambda: {1})
     assert not life.over(), "a kernel still has ranks that share its memory"
-    monkeypatch.setattr("course_lib.ranks.server.zygote_process.children", set)
+    monkeypatch.setattr("realranks.ranks.server.zygote_process.children", set)
     assert not life.over()
     life.needed -= 101.0
     assert life.over()
@@ -172,8 +172,7 @@ def test_it_ends_when_nobody_can_find_it_and_leaves_another_one_s_socket_alone(l
 
 def test_the_package_brings_the_file_by_which_servers_find_the_extension():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    ((folder, files),) = project["tool"]["setuptools"]["data-files"].items()
-    assert folder == "etc/jupyter/jupyter_server_config.d"
+    files = project["tool"]["setuptools"]["data-files"]["etc/jupyter/jupyter_server_config.d"]
     assert [(ROOT / file).is_file() for file in files] == [True]
 
 

@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from course_lib.outcome.outcome import Waiting
-from course_lib.ranks.kernel import stop_ranks
-from course_lib.ranks.kernel.job import Job, Run
-from course_lib.ranks.messages import Cell
+from realranks.outcome.outcome import Waiting
+from realranks.ranks.kernel import stop_ranks
+from realranks.ranks.kernel.job import Job, Run
+from realranks.ranks.messages import Cell
 
 
 class DeafRank:

@@ -5,8 +5,8 @@ import threading
 import pytest
 import torch
 
-from course_lib.outcome.packed import NotSent, unpack
-from course_lib.ranks.inside.values import EAGER_BYTES, pack
+from realranks.outcome.packed import NotSent, unpack
+from realranks.ranks.inside.values import EAGER_BYTES, pack
 
 
 @pytest.mark.parametrize("value", [1, "text", [1, {"a": (2, 3)}], b"bytes", 0, False, "", []])

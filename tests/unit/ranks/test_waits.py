@@ -11,8 +11,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 
-from course_lib.outcome.places import Frame
-from course_lib.ranks.inside import blocking_calls
+from realranks.outcome.places import Frame
+from realranks.ranks.inside import blocking_calls
 
 
 class FromTorch:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.scripts.launching import starts_its_ranks
+from realranks.scripts.launching import starts_its_ranks
 from tests.scenarios.catalogue import FOLDER
 
 SPAWN = """

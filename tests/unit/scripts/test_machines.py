@@ -5,13 +5,13 @@ import json
 
 import pytest
 
-from course_lib.outcome.outcome import NOT_ARRIVED, Ending, Kind
-from course_lib.outcome.places import Frame
-from course_lib.ranks.codec import encode
-from course_lib.ranks.messages import JobReply
-from course_lib.ranks.status import RankStatus
-from course_lib.scripts.machines import Look, Notes, NotesError, RankNotes, outcome_of, read_folder
-from course_lib.versions import version
+from realranks.outcome.outcome import NOT_ARRIVED, Ending, Kind
+from realranks.outcome.places import Frame
+from realranks.ranks.codec import encode
+from realranks.ranks.messages import JobReply
+from realranks.ranks.status import RankStatus
+from realranks.scripts.machines import Look, Notes, NotesError, RankNotes, outcome_of, read_folder
+from realranks.versions import version
 from tests.support.outcomes import collective
 
 MARK = "what ddp-course has seen of the ranks of one machine"

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from course_lib.tasks.first_ranks.accuracy import TESTS, of, right_ones, tells
+from course_lib.lessons.first_ranks.tasks.accuracy import TESTS, of, right_ones, tells
 
 
 @pytest.mark.parametrize(

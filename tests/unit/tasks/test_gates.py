@@ -3,10 +3,12 @@
 import itertools
 
 import pytest
+import torch
 
 from course_lib.tasks.task import Task, Trial, WrongKind, gate
 from course_lib.tasks.toys import (
     MAX_ITEMS,
+    described,
     items,
     names,
     number,
@@ -109,3 +111,9 @@ def test_names_of_parameters_are_those_of_the_model_itself():
     assert parameter_names(["module.weight", "bias", "bias"], known) == ["bias", "weight"]
     with pytest.raises(WrongKind, match="'gain', which is no parameter of the model"):
         parameter_names({"gain"}, known)
+
+
+def test_tensors_are_told_by_their_shapes():
+    assert described(torch.zeros(2, 3)) == "a Tensor of shape (2, 3)"
+    assert described((torch.zeros(4), 1)) == "a tuple of a Tensor of shape (4,), int: 1"
+    assert described(torch.tensor(0.5)) == "Tensor: tensor(0.5000)"

@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
+from course_lib.lessons.unused.tasks.schedules import MISTAKES, ORDER, best, is_plain, is_right
 from course_lib.tasks import find_task
-from course_lib.tasks.unused.schedules import MISTAKES, ORDER, best, is_plain, is_right
 
 
 def best_for(case, *wrong):
@@ -53,7 +53,7 @@ def test_every_seed_draws_schedules_that_want_each_way_and_tell_mistakes_from_ea
 def test_every_misconception_about_the_ways_is_a_way_to_decide_wrongly():
     ids = {item.id for item in CHOOSE.misconceptions}
     assert {name.partition("/")[0] for name in MISTAKES} == ids - {"not_the_first"}
-    assert CHOOSE.gravest_first(MISTAKES) == list(MISTAKES)
+    assert CHOOSE.by_severity(MISTAKES) == list(MISTAKES)
 
 
 def test_whatever_is_got_wrong_find_unused_parameters_is_left():

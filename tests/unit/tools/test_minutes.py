@@ -7,6 +7,8 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
+from course_lib.syllabus import all_lessons
+from tests.support.tiny_course import make, write
 from tools.minutes import is_collapsed, reading_minutes
 from tools.plan import find_targets
 from tools.promised import write_minutes
@@ -29,14 +31,21 @@ def minutes(cells) -> int:
 @pytest.mark.parametrize("target", LESSONS, ids=lambda target: target.name)
 def test_a_lesson_takes_the_minutes_that_it_says(target):
     saved = nbformat.read(target.notebook, as_version=4)
-    number = target.source.name[:2]
+    number = target.notebook.stem[:2]
     wanted = str(minutes(saved.cells))
     assert re.findall(r"(\d+)\sminutes\b", notebook_for(target).cells[0].source) == [wanted]
-    for page in ("README.md", "notebooks/sources/index.py"):
+    for page in ("README.md", "course_lib/lessons/index.py"):
         row = next(
             line for line in (ROOT / page).read_text().splitlines() if re.match(rf"#? ?\| {number} \|", line)
         )
         assert re.findall(r"\| (\d+)(?= min| \|)", row)[-1] == wanted, page
+
+
+def test_two_hours_take_two_hours():
+    (target,) = find_targets(ROOT, ["two_hours"])
+    wanted = minutes(nbformat.read(target.notebook, as_version=4).cells)
+    assert re.findall(r"(\d+)\sminutes\b", notebook_for(target).cells[0].source) == [str(wanted)]
+    assert wanted <= 120
 
 
 @pytest.mark.parametrize("target", LESSONS[:18], ids=lambda target: target.name)
@@ -45,8 +54,8 @@ def test_the_core_of_a_lesson_shows_no_more_code_than_can_be_read(target):
 
     A cell has 25, but for a script that is a file, and where the code is the lesson: the reducer of 06.
     """
-    sections = lesson_of(notebook_for(target), target.source.name).sections
-    early = target.source.name < "06"
+    sections = lesson_of(notebook_for(target), target.notebook.stem).sections
+    early = target.notebook.stem < "06"
     shown = [
         (sum(bool(line.strip()) for line in part.text.splitlines()), section.core, part.text)
         for section in sections
@@ -64,7 +73,7 @@ def test_the_core_of_a_lesson_shows_no_more_code_than_can_be_read(target):
     [
         ("\n\n".join(["x = 1"] * 15), 1),
         ('predict("00.skips")', 2 + 1 / 15),
-        ("from course_lib.lab.dataparallel import explore_rings\n\nexplore_rings()", 2 + 2 / 15),
+        ("from course_lib.lessons.dataparallel.lab import explore_rings\n\nexplore_rings()", 2 + 2 / 15),
     ],
 )
 def test_minutes_grow_with_lines_questions_and_controls(code, longer):
@@ -115,18 +124,17 @@ def test_what_is_under_deeper_or_collapsed_is_not_counted():
 def test_minutes_are_written_where_they_are_promised(tmp_path):
     lesson = new_notebook(cells=[new_markdown_cell("# 00 · A\n\n" + "word " * 180 * 12)])
     first_cell = "# %% [markdown]\n# # 00 · A\n#\n# Takes 5\n# minutes.\n\n"
-    row = "| 00 | [A](a.ipynb) | Why? |"
-    written = {
-        "notebooks/sources/00_a.py": f"{first_cell}# %% [markdown]\n# 30 minutes.\n",
-        "notebooks/sources/index.py": f"# {row} 00 | 5 | [tasks](t) |\n# | 16 | Z | an evening |\n",
-        "README.md": f"{row} 5 min, [1 task](t) |\n",
+    write(make(tmp_path), "notebooks/00_a", f"{first_cell}# %% [markdown]\n# 30 minutes.\n")
+    pages = {
+        "course_lib/lessons/a/lesson.py": f"{first_cell}# %% [markdown]\n# 30 minutes.\n",
+        "course_lib/lessons/index.py": "# | 00 | [a](00_a.ipynb) | Why? | 00 | 5 | |\n",
+        "README.md": "Words.\n| 00 | [a](notebooks/00_a.ipynb) | Why? | 5 min |\n",
     }
-    for name, text in written.items():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+    for name, text in pages.items():
+        (tmp_path / name).write_text(text)
     nbformat.write(lesson, tmp_path / "notebooks/00_a.ipynb")
     assert write_minutes(tmp_path, {"00_a"}) == ["00_a", "index"]
-    for name, text in written.items():
+    for name, text in pages.items():
         assert (tmp_path / name).read_text() == re.sub(r"\b5(?=\s)", "15", text, count=1)
+    assert all_lessons(tmp_path / "course_lib/lessons")[0].minutes == 15
     assert write_minutes(tmp_path, {"00_a"}) == []

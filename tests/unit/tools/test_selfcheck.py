@@ -13,8 +13,11 @@ from course_lib.grading.verdict import CheckResult, CheckState, Verdict, Verdict
 from course_lib.tasks import find_task
 from course_lib.tasks.words import Misconception
 from tests.support.submissions import write
+from tests.support.tiny_course import make
+from tests.support.tiny_course import write as write_lesson
 from tools.answers import CatalogueError, catalogue, problems_with_catalogue, read
 from tools.commands.selfcheck import problems_on_paper, stray_files, taught_nowhere
+from tools.plan import LESSONS
 from tools.selfcheck import empty_words, seeds_for
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -27,9 +30,7 @@ def test_the_course_is_complete_on_paper():
 def test_stray_files_are_found(tmp_path):
     for name in (
         "notebooks/03_samplers.ipynb",
-        "notebooks/sources/03_samplers.py",
         "notebooks/.ipynb_checkpoints/03-checkpoint.ipynb",
-        "solutions/sources/03_samplers.py",
         "exercises/03_samplers.ipynb",
     ):
         write(tmp_path / name, "")
@@ -57,18 +58,15 @@ def test_a_course_without_cells_and_answers_has_problems(tmp_path):
         "samplers.evaluate: 0 wrong answers; there must be 3 or more",
         "samplers.evaluate: no wrong answer shows the misconception mean_of_means",
         "samplers.evaluate: there is no lesson 03_samplers",
-        "samplers.evaluate: solutions/sources/03_samplers.py has no cell for it",
+        "samplers.evaluate: course_lib/lessons/samplers/exercises.py has no cell for it",
     ):
         assert problem in said
 
 
 def test_a_course_is_broken_in_one_place_and_that_is_said(tmp_path):
     """A lesson without its heading, a source that cannot be built."""
-    for part in ("notebooks/sources", "solutions/sources", "tests/answers"):
-        shutil.copytree(ROOT / part, tmp_path / part)
-    lesson, cells = (
-        tmp_path / folder / "sources" / "03_samplers.py" for folder in ("notebooks", "solutions")
-    )
+    shutil.copytree(ROOT / LESSONS, tmp_path / LESSONS)
+    lesson, cells = (tmp_path / LESSONS / "samplers" / name for name in ("lesson.py", "exercises.py"))
     heading = "## A seed of one's own"
     write(lesson, lesson.read_text(encoding="utf-8").replace(heading, "## Another"))
     write(cells, cells.read_text(encoding="utf-8").replace("### END SOLUTION", ""))
@@ -81,8 +79,9 @@ def test_a_course_is_broken_in_one_place_and_that_is_said(tmp_path):
 
 
 def test_a_misconception_that_points_to_a_heading_about_something_else_is_found(tmp_path):
-    write(
-        tmp_path / "notebooks/sources/03_samplers.py",
+    write_lesson(
+        make(tmp_path),
+        "notebooks/03_samplers",
         "# ## A seed of one's own\n#\n# Cooking with gas.\n# ## Next\n# lose\n",
     )
 
@@ -91,7 +90,10 @@ def test_a_misconception_that_points_to_a_heading_about_something_else_is_found(
 
     (problem,) = taught_nowhere(Pointing(), tmp_path)
     assert "has hardly a word in common" in problem
-    write(tmp_path / "notebooks/sources/03_samplers.py", "# ## A seed of one's own\n#\n# Samples are lost.\n")
+    write(
+        tmp_path / "course_lib/lessons/samplers/lesson.py",
+        "# ## A seed of one's own\n#\n# Samples are lost.\n",
+    )
     assert taught_nowhere(Pointing(), tmp_path) == []
 
 
@@ -110,6 +112,13 @@ def test_evidence_that_shows_nothing_is_found(observed, empty):
     check = CheckResult("It is right.", CheckState.FAILED, observed)
     verdict = Verdict("samplers.evaluate", VerdictKind.WRONG, "1 check does not hold.", (check,))
     assert bool(list(empty_words(verdict))) == empty
+
+
+def test_a_sentence_with_a_hole_is_found():
+    said = "Rank 1 waits in backward() at{} for rank 0."
+    for place, hole in ((" ", True), (" line 3", False)):
+        verdict = Verdict("samplers.evaluate", VerdictKind.DEADLOCK, said.format(place))
+        assert bool(list(empty_words(verdict))) == hole
 
 
 def test_only_where_rounding_may_decide_all_seeds_are_worth_their_time():
@@ -137,7 +146,7 @@ IN_PLACE = """def f(x):
 
 
 def test_variants_stand_where_the_mistake_is_made(tmp_path):
-    path = tmp_path / "samplers/evaluate/right_one.py"
+    path = tmp_path / "samplers/answers/evaluate/right_one.py"
     write(path, IN_PLACE)
     right, minus, single = catalogue(tmp_path)
     assert (right.name, right.right, right.path) == ("samplers/evaluate/right_one", True, path)
@@ -166,19 +175,19 @@ def test_variants_stand_where_the_mistake_is_made(tmp_path):
 def test_what_is_no_variant_is_named_with_its_line(tmp_path, lines, problem):
     with pytest.raises(CatalogueError, match=re.escape(problem)):
         read(lines)
-    write(tmp_path / "samplers/evaluate/right_one.py", "\n".join(lines))
+    write(tmp_path / "samplers/answers/evaluate/right_one.py", "\n".join(lines))
     (said,) = problems_with_catalogue(tmp_path)
-    assert said.startswith(f"samplers/evaluate/right_one.py: {problem}")
+    assert said.startswith(f"samplers/answers/evaluate/right_one.py: {problem}")
 
 
 def test_a_file_that_cannot_be_read_is_a_problem_of_the_course_and_not_its_end(tmp_path):
-    write(tmp_path / "tests/answers/samplers/evaluate/right_one.py", "x = 1\n#~ a 1 |x = 2")
+    write(tmp_path / "course_lib/lessons/samplers/answers/evaluate/right_one.py", "x = 1\n#~ a 1 |x = 2")
     said = problems_on_paper(tmp_path)
-    assert "samplers/evaluate/right_one.py: line 2 is no mark of a variant: #~ a 1 |x = 2" in said
+    assert "samplers/answers/evaluate/right_one.py: line 2 is no mark of a variant: #~ a 1 |x = 2" in said
 
 
 def test_two_answers_of_one_name_are_found(tmp_path):
-    write(tmp_path / "samplers/evaluate/right_one.py", IN_PLACE)
-    write(tmp_path / "samplers/evaluate/wrong_minus.py", "# misconception: none\n")
+    write(tmp_path / "samplers/answers/evaluate/right_one.py", IN_PLACE)
+    write(tmp_path / "samplers/answers/evaluate/wrong_minus.py", "# misconception: none\n")
     (said,) = problems_with_catalogue(tmp_path)
-    assert said == "samplers/evaluate/wrong_minus.py: there is another samplers/evaluate/wrong_minus"
+    assert said == "samplers/answers/evaluate/wrong_minus.py: there is another samplers/evaluate/wrong_minus"

@@ -7,8 +7,8 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from course_lib import questions
-from course_lib.draw import Box, Drawing
 from course_lib.questions import Option, Question
+from realranks.draw import Box, Drawing
 from tools.asked import find_questions
 from tools.sections import lesson_of, read_lesson
 from tools.slides import Look, deck_page, make_deck, shortened_deck

@@ -1,10 +1,12 @@
 """The cells of a notebook are what its source says: magics, tags, ids, holes and answers."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from course_lib.grading.task_sources import open_holes, task_cell
+from course_lib.syllabus import all_lessons
 from course_lib.tasks import all_tasks
 from tests.support.tiny_course import make, only, write
 from tools.plan import BuildError, find_targets
@@ -148,11 +150,11 @@ def test_a_task_s_cell_is_read_from_its_source_as_it_is_in_the_notebook(folder, 
 @pytest.mark.parametrize(
     ("name", "cell", "said"),
     [
-        ("solutions/03", "# %%\n### BEGIN SOLUTION\nx = 1\n", "03.py, cell 1: .*without"),
-        ("solutions/03", "# %%\nx = 1\n", "nothing to fill in"),
-        ("notebooks/03", "# %%\nx = 1\n### BEGIN SOLUTION\n", "belongs into solutions/sources"),
-        ("notebooks/03", '# %%\nx = 1\n\n# %% tags=["raises-exception"]\n1 / 0\n', "cell 2: .*--expect"),
-        ("notebooks/03", "# %%\n\n# %%\nx = 1\n", "cell 1: .*never run"),
+        ("solutions/03_x", "# %%\n### BEGIN SOLUTION\nx = 1\n", "x/exercises.py, cell 1: .*without"),
+        ("solutions/03_x", "# %%\nx = 1\n", "nothing to fill in"),
+        ("notebooks/03_x", "# %%\nx = 1\n### BEGIN SOLUTION\n", "belongs into exercises.py"),
+        ("notebooks/03_x", '# %%\nx = 1\n\n# %% tags=["raises-exception"]\n1 / 0\n', "cell 2: .*--expect"),
+        ("notebooks/03_x", "# %%\n\n# %%\nx = 1\n", "cell 1: .*never run"),
     ],
 )
 def test_a_bad_source_is_refused_by_name_and_cell(course, name, cell, said):
@@ -173,7 +175,58 @@ def test_names_mean_what_people_write(course):
     three = ["notebooks/03_samplers", "solutions/03_samplers", "exercises/03_samplers"]
     assert named("03") == named("03_samplers") == three
     assert named("exercises/03_samplers.ipynb") == ["exercises/03_samplers"]
-    assert named("notebooks/sources/index.py") == ["notebooks/index"]
+    assert named("course_lib/lessons/index.py") == ["notebooks/index"]
     assert len(named()) == 4
     with pytest.raises(BuildError, match=r"'04'; say 03, 03_samplers or exercises/03_samplers"):
         named("04")
+
+
+TAKEN = """\
+# %% [markdown]
+# # 03 · A lesson
+#
+# Above.
+
+# %% [markdown] tags=["two-hours-1"]
+# Taken.
+
+# %% [markdown]
+# Below.
+
+# %% tags=["two-hours-1", "hide-input"] claims={"5": "wrong"}
+x = 1
+
+# %% tags=["two-hours-2"]
+y = 2
+"""
+
+
+def taking(course, mark):
+    write(course, "notebooks/03_topic", TAKEN)
+    write(course, "notebooks/two_hours", f'# %% [markdown]\n# # Two hours\n\n# %% from="{mark}"\n')
+    return notebook_for(only(course, "two_hours")).cells
+
+
+def test_a_notebook_takes_cells_of_lessons_and_the_lessons_stay_as_they_were(course):
+    text, code = taking(course, "03 two-hours-1")
+    assert (text.source, code.source) == ("# Two hours\n\nTaken.", "x = 1")
+    assert code.metadata == {"tags": ["hide-input"]}
+    text, *codes = notebook_for(only(course, "03")).cells
+    assert text.source == "# 03 · A lesson\n\nAbove.\n\nTaken.\n\nBelow."
+    assert [code.metadata for code in codes] == [{"tags": ["hide-input"], "claims": {"5": "wrong"}}, {}]
+
+
+@pytest.mark.parametrize("mark", ["03 two-hours-3", "04 two-hours-1", "03 hide-input"])
+def test_cells_that_no_lesson_has_are_not_taken(course, mark):
+    with pytest.raises(BuildError, match="has no cell with the tag"):
+        taking(course, mark)
+
+
+def test_every_cell_that_is_marked_for_two_hours_is_in_them_once():
+    sources = Path(__file__).parents[3] / "course_lib/lessons"
+    marked = {
+        f"{lesson.number:02} {tag}"
+        for lesson in all_lessons()
+        for tag in re.findall(r'"(two-hours-\d)"', (lesson.folder / "lesson.py").read_text())
+    }
+    assert sorted(re.findall('from="(.*)"', (sources / "two_hours.py").read_text())) == sorted(marked)

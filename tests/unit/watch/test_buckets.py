@@ -2,7 +2,7 @@ import pickle
 import subprocess
 import sys
 
-from course_lib.watch import Bucket, Buckets
+from realranks.watch import Bucket, Buckets
 
 ONE = Bucket(0, ("out.bias", "out.weight", "in.bias", "in.weight"), (40, 2560, 256, 16384))
 TWO = (Bucket(0, ("out.bias", "out.weight"), (40, 2560)), Bucket(1, ("in.bias", "in.weight"), (256, 16384)))

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from course_lib.watch import CompareError, compare, compare_fingerprints
-from course_lib.watch.fingerprint import merged, part_name
+from realranks.watch import CompareError, compare, compare_fingerprints
+from realranks.watch.fingerprint import merged, part_name
 from tests.support.fingerprints import indices, module, part, tensor, value
 from tests.support.outcomes import outcome
 
@@ -182,7 +182,7 @@ def test_fingerprints_for_tests_are_what_ranks_can_send():
 
 
 def test_watching_needs_no_torch_in_the_kernel():
-    source = "import sys, course_lib.watch; sys.exit('torch' in sys.modules or 'matplotlib' in sys.modules)"
+    source = "import sys, realranks.watch; sys.exit('torch' in sys.modules or 'matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", source], check=False).returncode == 0
 
 

@@ -1,4 +1,4 @@
-from course_lib.watch.shares import Relation, shares
+from realranks.watch.shares import Relation, shares
 from tests.support.fingerprints import indices
 
 

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from course_lib.outcome.facts import Facts
-from course_lib.outcome.places import Frame
-from course_lib.outcome.wrapped import NamedShape, WrappedModel
-from course_lib.watch import snapshot
+from realranks.outcome.facts import Facts
+from realranks.outcome.places import Frame
+from realranks.outcome.wrapped import NamedShape, WrappedModel
+from realranks.watch import snapshot
 from tests.support.outcomes import collective, died, hung, outcome, raised
 
 MODEL = WrappedModel(

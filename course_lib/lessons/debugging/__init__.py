@@ -1,0 +1,1 @@
+"""Lesson 13, Debugging a hang. Seven ranks complain: which one is to blame?"""

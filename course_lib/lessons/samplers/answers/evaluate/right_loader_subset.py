@@ -1,0 +1,26 @@
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, Subset
+#~ not_reduced -1
+
+
+@torch.inference_mode()
+#~ not_reduced -1 |@torch.no_grad()
+def evaluate(model, dataset):
+    rank, world = dist.get_rank(), dist.get_world_size()
+    mine = Subset(dataset, list(range(rank, len(dataset), world)))
+#~ empty_rank_leaves -0 |    if len(mine) == 0:
+#~ |        return 0.0
+    hits = torch.tensor(0)
+    for features, labels in DataLoader(mine, batch_size=7):
+        hits += (model(features).argmax(dim=1) == labels).sum()
+    dist.all_reduce(hits, op=dist.ReduceOp.SUM)
+    return hits / len(dataset)
+#~ whole_numbers -1 |    return hits // len(dataset)
+#~ not_reduced -6 |    mine = [dataset[i] for i in range(rank, len(dataset), world)]
+#~ |    return sum(int(model(x).argmax() == y) for x, y in mine) / max(1, len(mine))
+
+#~ empty_rank_leaves: misconception: empty_rank_leaves
+#~ not_reduced: misconception: not_reduced
+#~ not_reduced: breaks: Every rank returns the accuracy over the whole data set, each sample counted once.
+#~ whole_numbers: misconception: none

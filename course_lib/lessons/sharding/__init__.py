@@ -1,0 +1,1 @@
+"""Lesson 17, When DDP ends. Will it fit on more GPUs, and what can be cut?"""

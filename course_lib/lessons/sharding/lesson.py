@@ -1,0 +1,511 @@
+# %% [markdown]
+# # 17 · When DDP ends
+#
+# > *“7 billion parameters need 112 GB on each of my 8 GPUs, and they have 80. Now I can have 1,024 of them. Will it fit?”*
+#
+# The [process group](glossary.ipynb) `fake` talks to nobody, so this process may call itself rank 0 of as
+# many ranks as you like, and DDP allocates what it would allocate there. (Only the sums are missing: PyTorch's `noop_hook` takes the
+# place of the all-reduce.)
+#
+# **You will be able to** say what a rank holds under DDP, ZeRO and FSDP2, and what is sent for it; shard a model, train it and save it. 35
+# minutes.
+#
+# **Before this:** lesson 04.
+
+# %%
+# %load_ext course_lib
+
+# %%
+# %%ranks 1 --no-init
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.debugging_hooks import noop_hook
+from torch.nn.parallel import DistributedDataParallel
+
+# %%
+p = predict("17.thousand_ranks")
+
+# %% claims={"S34": "wrong"}
+# %%ranks --no-init --predicted --as out
+held = {}
+for world in (8, 1024):
+    dist.init_process_group("fake", rank=0, world_size=world)
+    ddp = DistributedDataParallel(nn.Linear(256, 256, bias=False), gradient_as_bucket_view=True)
+    ddp.register_comm_hook(None, noop_hook)
+    optimizer = torch.optim.Adam(ddp.parameters())
+    ddp(torch.ones(1, 256)).sum().backward()
+    optimizer.step()
+    (weight,) = ddp.parameters()
+    tensors = weight, weight.grad, *optimizer.state[weight].values()
+    held[world] = round(sum(tensor.nbytes for tensor in tensors) / weight.numel(), 1)
+    dist.destroy_process_group()
+print("bytes per parameter, by the number of ranks:", held)
+
+# %% [markdown]
+# DDP divides the *data* among the ranks, and nothing else. Four bytes of weight, four of gradient and eight of Adam's two means are
+# there on every rank, so on 1,024 ranks 1,024 times. (Without `gradient_as_bucket_view=True`, the buckets of
+# [lesson 04](04_buckets.ipynb) hold the gradients once more.) Activations come on top of that.
+#
+# ## What can be cut
+#
+# No rank needs all of that all the time. **ZeRO** (Rajbhandari et al., 2020) cuts it in three stages: the optimizer's state, then the
+# gradients as well, then the weights as well.
+
+# %%
+from course_lib.lessons.sharding.lab import draw_stages
+
+draw_stages()
+
+# %% [markdown]
+# The tall boxes are the optimizer's. *Mixed precision* in that paper means weights
+# and gradients in 2 bytes each, and 12 for the optimizer, which keeps the weights in float32 as well.
+
+# %%
+from course_lib.lessons.sharding.lab import explore_stages
+
+explore_stages()
+
+# %% [markdown]
+# What stays whole sets the limit, however many ranks there are. Only ZeRO 3 has no such part.
+#
+# ## Cut the optimizer's state
+#
+# The first stage is in PyTorch as `ZeroRedundancyOptimizer`, beside DDP. It deals out whole parameters, and each rank steps its own.
+# The model has four layers of 64 x 64. `network`, `batch` and
+# `held` are the course's. So is `counting`, around PyTorch's `CommDebugMode`: it notes what this rank calls.
+
+# %%
+# %%ranks 2 --fresh --backend gloo
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.nn.parallel import DistributedDataParallel
+
+from course_lib.lessons.sharding.lab import batch, counting, held, network
+
+rank = dist.get_rank()
+
+
+def train(model, optimizer, steps=3):
+    for step in range(steps):
+        optimizer.zero_grad()
+        model(batch(step)).square().mean().backward()
+        optimizer.step()
+
+
+# %%
+p = predict("17.zero")
+
+# %%
+# %%ranks --predicted --as out
+ddp = DistributedDataParallel(network(layers=4), gradient_as_bucket_view=True)
+optimizer = ZeroRedundancyOptimizer(ddp.parameters(), torch.optim.Adam, lr=1e-3)
+train(ddp, optimizer)
+parts = held(ddp, optimizer)
+print("bytes per parameter: weights, gradients, optimizer", parts)
+
+# %%
+p = predict("17.zero_sends")
+
+# %% claims={"S35": "wrong"}
+# %%ranks --predicted --as out
+with counting() as calls:
+    train(ddp, optimizer, steps=1)
+print(calls)
+
+# %% [markdown]
+# DDP's all-reduce is still there. After the step, the owner of each of the eight parameters broadcasts it. So this saves memory and *adds*
+# traffic. (The paper reduces and scatters gradients instead, and gathers weights: no more bytes than DDP's.)
+# Four layers can be dealt out equally; a large embedding would be one rank's alone.
+#
+# ## Cut everything
+#
+# `fully_shard` is **FSDP2**. It stands in DDP's place, not beside it. A *mesh* says which ranks share a model. Every parameter becomes
+# a *DTensor*: a tensor of which this rank has some rows, and which knows who has the others.
+
+# %%
+# %%ranks
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+
+
+def shard(model):
+    for layer in model:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)  # what is in no layer
+    return model
+
+
+model = shard(network(layers=5))
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)  # after sharding
+train(model, optimizer)
+
+# %%
+# %%ranks
+from course_lib.lessons.sharding.lab import trained_alone
+
+weight = model[0].weight
+print("bytes per parameter: weights, gradients, optimizer", held(model, optimizer))
+print("a weight of", tuple(weight.shape), "is here with", tuple(weight.to_local().shape))
+alone = trained_alone(steps=3, layers=5)  # one process, the batches of all ranks
+pairs = zip(model.parameters(), alone.parameters(), strict=True)
+print("as one process:", all(torch.allclose(p.full_tensor(), q, atol=1e-6) for p, q in pairs))
+
+# %% [markdown]
+# `full_tensor()` is a collective: all ranks call it, or none.
+#
+# > **On GPUs (NCCL).** `init_device_mesh("cuda", ...)`, and `torch.cuda.set_device(local_rank)` before it. Without a mesh
+# > `fully_shard` takes the default group on the GPU where there is one (`_init_default_fully_shard_mesh` in
+# > `torch/distributed/fsdp/_fully_shard/_fsdp_init.py`; read, not run: it needs GPUs).
+#
+# ## Before the first step
+#
+# So far all ranks have drawn the same weights. One layer more, and each rank draws its own:
+
+# %%
+p = predict("17.begin")
+
+# %% claims={"S36": "wrong"}
+# %%ranks --predicted --as out
+layer = nn.Linear(4, 4, bias=False)
+nn.init.constant_(layer.weight, 1.0 + 2 * rank)
+fully_shard(layer, mesh=mesh)
+rows = layer.weight.full_tensor()[:, 0].tolist()
+print(*rows)
+
+# %% [markdown]
+# A model that nobody has made: the upper half of one, and the lower half of another. DDP broadcasts rank 0's weights when it wraps a
+# model. `fully_shard` keeps this rank's rows of what this rank has. So give all ranks the same weights *before*: by a seed,
+# or by `dist.broadcast(tensor, src=0)` for each tensor of `model.state_dict()`. [`replicate`](#Deeper:-replicate,-beside-DDP)
+# needs it, too.
+#
+# Buffers are not sent either, in no step: after training, each rank has BatchNorm statistics of its own. (DDP sends rank 0's,
+# [lesson 09](09_synchronised.ipynb).)
+#
+# Next, the order of two lines:
+
+# %%
+# %%ranks
+broken = network(layers=5)
+optimizer = torch.optim.Adam(broken.parameters(), lr=1e-3)  # before sharding
+shard(broken)
+for _ in range(3):
+    train(broken, optimizer)
+    print(f"loss after three steps: {broken(batch(0)).square().mean().item():.6f}")
+
+# %% [markdown]
+# Not a digit changes. Sharding has replaced the parameters, and the optimizer steps the old ones, which get no gradient.
+#
+# The third mistake is to shard the layers and forget the model around them. What is in no layer, such as an embedding or a head, stays
+# whole on every rank. Nobody averages its gradients, and the ranks drift apart. (Clipping finds out: `clip_grad_norm_` refuses
+# a mix of DTensors and others.)
+#
+# ## What is sent
+
+# %%
+p = predict("17.gathers")
+
+# %%
+# %%ranks --predicted --as out
+with counting() as calls:
+    model(batch(0)).square().mean().backward()
+print(calls)
+
+# %% [markdown]
+# A layer's weights are gathered before its forward, and given up after it. They are gathered again before its backward, and then a
+# reduce-scatter gives each rank the mean gradient of its own rows. With `reshard_after_forward=False` they stay. And if only
+# `fully_shard(model)` is called, the whole model is one group:
+
+# %%
+from course_lib.lessons.sharding.lab import draw_whole, three_ways
+
+out = run(three_ways, ranks=2)
+draw_whole(out.values[0])
+
+# %% [markdown]
+# On the left, one layer is whole at a time. In the
+# middle the second all-gather is saved, and at the end of the forward the whole model is there. On the right it is there from the beginning: one
+# all-gather, as many bytes as the five. It saves no memory in the step, and nobody computes until it is done.
+#
+# What does it cost? DDP's all-reduce on a ring is two laps of (*n* - 1)/*n* of the bytes: a reduce-scatter and an all-gather
+# ([lesson 01](01_dataparallel.ipynb)). FSDP2 has three: two gathers and a scatter, so one and a half times the bytes (ZeRO paper, §7). With
+# `reshard_after_forward=False` it has two, as DDP. Gradients and optimizer are cut, and weights are whole during the step: near to ZeRO 2.
+#
+# > **On GPUs (NCCL).** What is counted here is what FSDP2 *asks for*. gloo makes the reduce-scatter of an all-reduce and keeps a
+# > part (`_reduce_scatter_base` in `ProcessGroupGloo.cpp`), so on a CPU it sends twice the bytes. NCCL has a reduce-scatter of its own, and FSDP2
+# > gathers on a stream of its own beside the computing. (Read, not run: it needs GPUs.)
+#
+# ## Where this ends, too
+#
+# By default, FSDP2 cuts each parameter along its first dimension. Again one process is a rank of 1,024, number 1,000:
+
+# %%
+p = predict("17.thin")
+
+# %%
+# %%ranks 1 --fresh --no-init --predicted --as out
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+dist.init_process_group("fake", rank=1000, world_size=1024)
+layer = nn.Linear(512, 512)
+fully_shard(layer, mesh=init_device_mesh("cpu", (1024,)))
+shape = tuple(layer.weight.to_local().shape)
+print(shape)
+dist.destroy_process_group()
+
+# %% [markdown]
+# Half of the ranks hold one row, the others nothing, and all of them wait for 1,023 others in every all-gather. Long before that, one
+# shards within a machine and replicates between machines (*hybrid* sharding). Two and two ranks play two machines:
+
+# %%
+# %%ranks 4 --fresh --backend gloo
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+from course_lib.lessons.sharding.lab import batch, counting, network
+
+mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("machine", "gpu"))
+model = network(layers=5)
+for layer in (*model, model):
+    fully_shard(layer, mesh=mesh)
+with counting() as calls:
+    model(batch(0)).square().mean().backward()
+print(tuple(model[0].weight.to_local().shape), model[0].weight.placements, calls)
+
+# %% [markdown]
+# Each weight is cut in two, not in four. Gathers and scatters stay within a machine. Between machines there is only an all-reduce, and in it each
+# rank brings the gradients of its own rows alone. Beyond that, one splits the arithmetic of the layers
+# itself (tensor and pipeline parallelism).
+#
+# ## Save it
+#
+# No rank has the whole model, so “rank 0 saves” has nothing to save. `torch.distributed.checkpoint` (DCP,
+# [lesson 14](14_checkpoints.ipynb#Deeper:-when-one-rank's-memory-is-not-enough)) lets each rank write its own rows, and puts them together for
+# whoever loads. Four ranks save, and one loads into an ordinary module:
+
+# %%
+# %%ranks
+import shutil
+import tempfile
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+
+folder = [tempfile.mkdtemp()] if dist.get_rank() == 0 else [None]
+dist.broadcast_object_list(folder)
+dcp.save(model.state_dict(), checkpoint_id=folder[0])
+whole = [parameter.full_tensor() for parameter in model.parameters()]
+dist.barrier()
+if dist.get_rank() == 0:
+    plain = network(layers=5, seed=1)
+    dcp.load(plain.state_dict(), checkpoint_id=folder[0], no_dist=True)  # rank 0 alone: no collective
+    print("the same weights:", all(map(torch.equal, whole, plain.parameters())))
+    shutil.rmtree(folder[0])
+
+# %% [markdown]
+# `torch.save(model.state_dict(), path)` writes this rank's rows only. For one file with everything there is `get_model_state_dict` with
+# `StateDictOptions(full_state_dict=True, cpu_offload=True)` (`torch/distributed/checkpoint/state_dict.py`).
+#
+# ## What goes wrong in real life
+#
+# - **Out of memory in the second step, not in the first.** Adam's means are allocated in the first `optimizer.step()`: count 16 bytes, not 8.
+# - **As much memory as before.** Only the root was sharded, or the optimizer was made before sharding.
+# - **Evaluation gives another result on each rank.** Buffers, or parameters that belong to no sharded module.
+# - **It fits, and is slower than DDP was.** Three laps instead of two. If DDP fits, use DDP.
+# - **Out of memory before the first step.** Make the model on `meta` ([Deeper](#Deeper:-a-model-that-no-rank-can-hold)).
+# - **“Optimizer state has not been consolidated”**: [Deeper](#Deeper:-a-checkpoint-of-ZeroRedundancyOptimizer).
+# - **Activations.** None of these stages cuts them. Smaller batches and activation checkpointing do ([lesson 06](06_alternation.ipynb)).
+#
+# ## Rule of thumb
+#
+# > 16 bytes per parameter must fit beside the activations, and DDP needs them on every rank. Cut the optimizer
+# > first, then all. FSDP2: equal weights on all ranks, `fully_shard` each layer, then the model, *then* make the optimizer. Two gathers and a scatter
+# > per layer: one and a half times DDP's bytes. Shard within a machine, replicate between machines. Save with DCP.
+#
+# ## Your turn
+#
+# Two tasks wait in [exercises/17_sharding](../exercises/17_sharding.ipynb): calculate what a rank must hold, and shard a model and train it (read
+# [clip what is cut](#Deeper:-clip-what-is-cut) first).
+#
+# ## Deeper: clip what is cut
+#
+# A clip needs the norm of *all* gradients, and each rank has some rows. `clip_grad_norm_` knows DTensors, and adds up over the ranks:
+
+# %%
+# %%ranks 2 --fresh --backend gloo
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+from course_lib.lessons.sharding.lab import batch, counting, network
+
+model, mesh = network(layers=5), init_device_mesh("cpu", (2,))
+for layer in (*model, model):
+    fully_shard(layer, mesh=mesh)
+model(batch(0)).square().mean().backward()
+own = nn.utils.get_total_norm([parameter.grad.to_local() for parameter in model.parameters()])
+norm = nn.utils.clip_grad_norm_(model.parameters(), max_norm=0.01).full_tensor()
+print(f"norm of this rank's rows {own:.4f}, of all {norm:.4f}")
+
+# %% [markdown]
+# A clip by the first number multiplies the rows of each rank with a number of its own: another direction, and no error. The rule of
+# [lesson 10](10_accumulation.ipynb) holds as it is: clip after the reduction, everything by one norm. So does the mean: `fully_shard` divides by
+# the number of ranks, and whoever divides again trains with smaller steps.
+#
+# ## Deeper: a model that no rank can hold
+#
+# 7 billion parameters are 28 GB before they are cut. On the device `meta` tensors have shapes and no memory. So make the model there, cut
+# it, give each rank memory for its rows, and have rank 0 fill them:
+
+# %%
+# %%ranks
+from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
+
+with torch.device("meta"):
+    model = network(layers=5)
+for layer in (*model, model):
+    fully_shard(layer, mesh=mesh)
+model.to_empty(device="cpu")
+whole = network(layers=5, seed=7).state_dict() if dist.get_rank() == 0 else {}
+set_model_state_dict(model, whole, options=StateDictOptions(full_state_dict=True, broadcast_from_rank0=True))
+pairs = zip(model.parameters(), network(layers=5, seed=7).parameters(), strict=True)
+print("rank 0's weights:", all(torch.equal(p.full_tensor(), q) for p, q in pairs))
+
+# %% [markdown]
+# This also gives all ranks the same weights. What is in no state dict, such as a buffer with `persistent=False`, holds anything after
+# `to_empty`: fill it yourself. Where rank 0 cannot hold the whole, load with DCP.
+#
+# ## Deeper: accumulate
+#
+# `no_sync` is a method here. Micro-batches that are not the last leave out the reduce-scatter:
+
+# %%
+# %%ranks
+for last in (False, True):
+    model.set_requires_gradient_sync(last)
+    with counting() as calls:
+        model(batch(1)).square().mean().backward()
+    print(f"last micro-batch: {last}", calls)
+
+# %% [markdown]
+# Until the last one, the gradients are *whole* on each rank. So this saves calls and costs memory, which is
+# why many leave it out.
+#
+# ## Deeper: replicate, beside DDP
+#
+# FSDP2's machinery has something to take DDP's place, too: `replicate` (still in a private module). It averages gradients as DDP
+# does, and does not broadcast rank 0's weights:
+
+# %% claims={"S37": "wrong"}
+# %%ranks
+from torch.distributed._composable.replicate_with_fsdp import replicate
+
+rank = dist.get_rank()
+layer = nn.Linear(1, 1, bias=False)
+nn.init.constant_(layer.weight, 1.0 + 2 * rank)
+replicate(layer, mesh=mesh)
+layer(torch.full((1, 1), rank + 1.0)).sum().backward()
+print("gradient", layer.weight.grad.to_local().item(), "weight", layer.weight.to_local().item())
+
+# %% [markdown]
+# Two models take equal steps from now on, and nothing says so.
+#
+# ## Deeper: a checkpoint of ZeroRedundancyOptimizer
+#
+# Each rank has the state of its own parameters, and `state_dict()` raises until all have been collected on one rank:
+
+# %%
+# %%ranks
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.nn.parallel import DistributedDataParallel
+
+ddp = DistributedDataParallel(network(layers=4))
+optimizer = ZeroRedundancyOptimizer(ddp.parameters(), torch.optim.Adam, lr=1e-3)
+ddp(batch(0)).square().mean().backward()
+optimizer.step()
+try:
+    optimizer.state_dict()
+except RuntimeError as error:
+    print(str(error).partition(" Please")[0])
+optimizer.consolidate_state_dict(to=0)  # all ranks call it, for every checkpoint
+if rank == 0:
+    print("after it, rank 0 has the state of", len(optimizer.state_dict()["state"]), "parameters")
+
+# %% [markdown]
+# ## Deeper: a sharded optimizer by hand
+#
+# The idea of `ZeroRedundancyOptimizer` in one class. Each parameter has an owner: the rank with the fewest numbers so far. Each rank has
+# an optimizer for what it owns, and after the step the owners broadcast.
+
+
+# %%
+# %%ranks
+class ShardedOptimizer(torch.optim.Optimizer):
+    """Each rank keeps the state of the parameters that it owns, steps these, and receives all others."""
+
+    def __init__(self, parameters, optimizer_class, **options):
+        self.owners, self.load = {}, [0] * dist.get_world_size()
+        self.local = optimizer_class([{"params": []}], **options)
+        self.local.param_groups.clear()
+        super().__init__(parameters, self.local.defaults)  # calls add_param_group
+
+    def add_param_group(self, group):
+        super().add_param_group(group)
+        group = self.param_groups[-1]
+        for parameter in group["params"]:
+            owner = self.load.index(min(self.load))  # the same on all ranks
+            self.owners[parameter] = owner
+            self.load[owner] += parameter.numel()
+        mine = [each for each in group["params"] if self.owners[each] == dist.get_rank()]
+        self.local.add_param_group({**group, "params": mine})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group, local in zip(self.param_groups, self.local.param_groups, strict=True):
+            local.update({name: value for name, value in group.items() if name != "params"})  # a scheduler's
+        loss = self.local.step(closure)
+        for work in [dist.broadcast(each, owner, async_op=True) for each, owner in self.owners.items()]:
+            work.wait()
+        return loss
+
+
+# %%
+# %%ranks
+models = [network(layers=4), network(layers=4)]
+optimizers = [
+    torch.optim.AdamW(models[0].parameters(), weight_decay=0.1),
+    ShardedOptimizer(models[1].parameters(), torch.optim.AdamW, weight_decay=0.1),
+]
+for model, optimizer in zip(models, optimizers, strict=True):
+    for step in range(3):
+        optimizer.zero_grad()
+        torch.manual_seed(step)  # the same on all ranks, as after an all-reduce
+        model(torch.randn(8, 64)).square().mean().backward()
+        optimizer.step()
+pairs = zip(*(model.parameters() for model in models), strict=True)
+print("same weights:", all(torch.equal(one, other) for one, other in pairs))
+print(
+    "parameters with a state on this rank:", len(optimizers[1].local.state), "of", len(optimizers[1].owners)
+)
+
+# %% [markdown]
+# Put it beside DDP, which reduces the gradients, and it is stage 1. (Stanford's CS336 asks its students for this class: assignment
+# 2, `get_sharded_optimizer`.)
+#
+# ## Further reading
+#
+# - Rajbhandari et al., *ZeRO: Memory Optimizations Toward Training Trillion Parameter Models*, SC 2020: §5 has the stages, §7 their traffic.
+# - Zhao et al., *PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel*, VLDB 2023. It is about FSDP1: one flat parameter for each group.
+# - `torch/distributed/fsdp/_fully_shard/_fully_shard.py`: the docstring of `fully_shard`; PyTorch's tutorial *Getting Started with FSDP2*.
+#
+# **Next:** [lesson 18](18_capstone.ipynb), *Capstone: rescue the training script*. Or back to the [index](index.ipynb).

@@ -1,0 +1,97 @@
+import torch
+import torch.distributed as dist
+
+
+def mixture(x, y, gates, experts):
+#~ returns_early -0 |    if len(x) == 0:
+#~ |        return x, torch.zeros((), requires_grad=True)
+#~ returns_zero -0 |    if len(x) == 0:
+#~ |        return x, x.sum()
+    gate, choice = gates.topk(2, dim=1)
+#~ detached_gates -1 |    gate, choice = gates.detach().topk(2, dim=1)
+#~ lesson -1 |    gate, choice = gates.max(1, keepdim=True)
+#~ one_expert -1 |    gate, choice = gates.topk(1, dim=1)
+#~ three -1 |    gate, choice = gates.topk(3, dim=1)
+#~ renormalised -0 |    gate = gate / gate.sum(1, keepdim=True)
+#~ sampled -1 |    choice = torch.multinomial(gates.detach() + 1e-6, 2)
+#~ |    gate = gates.gather(1, choice)
+    outputs = torch.zeros_like(x)
+    for number, expert in enumerate(experts):
+        token, place = (choice == number).nonzero(as_tuple=True)
+#~ skip -0 |        if len(token) == 0:
+#~ |            continue
+        outputs = outputs.index_add(0, token, gate[token, place, None] * expert(x[token]))
+#~ assigned -1 |        outputs = outputs.index_put((token,), gate[token, place, None] * expert(x[token]))
+#~ dense -2 |        outputs = outputs + ((choice == number) * gate).sum(1, keepdim=True) * expert(x)
+#~ detached_experts -1 |        outputs = outputs.index_add(0, token, gate[token, place, None] * expert(x[token]).detach())
+#~ no_gate -1 |        outputs = outputs.index_add(0, token, expert(x[token]))
+    counts = torch.bincount(choice.flatten(), minlength=len(experts)).to(x.dtype)
+    tokens = torch.tensor(float(len(x)))
+    dist.all_reduce(tokens)
+#~ choices_counted -1 |    dist.all_reduce(tokens)
+#~ |    tokens *= 2
+    factor = dist.get_world_size() / tokens
+#~ own_mean -1 |    factor = 1 / max(len(x), 1)
+#~ own_mean_of_errors -1 |    factor = dist.get_world_size() / tokens
+#~ no_ranks -1 |    factor = 1 / tokens
+    share = counts.clone()
+    dist.all_reduce(share)
+    share /= share.sum()
+#~ of_tokens -1 |    share /= tokens
+#~ averaged -3 |    share = counts / max(counts.sum(), 1)
+#~ |    dist.all_reduce(share, op=dist.ReduceOp.AVG)
+#~ lesson -3 |    share = counts / counts.sum()
+#~ |    dist.all_reduce(share, op=dist.ReduceOp.AVG)
+#~ own_mean_and_averaged -3 |    share = counts / max(counts.sum(), 1)
+#~ |    dist.all_reduce(share, op=dist.ReduceOp.AVG)
+#~ own_shares -3 |    share = counts / max(counts.sum(), 1)
+#~ summed -3 |    share = counts / max(counts.sum(), 1)
+#~ |    dist.all_reduce(share)
+    error = factor * (outputs - y).square().mean(1).sum()
+#~ own_mean_and_averaged -1 |    factor = 1 / max(len(x), 1)
+#~ |    error = factor * (outputs - y).square().mean(1).sum()
+#~ own_mean_of_errors -1 |    error = (outputs - y).square().mean()
+#~ sum_of_features -1 |    error = factor * (outputs - y).square().sum()
+    balance = factor * len(experts) * (share * gates.sum(0)).sum()
+#~ lesson -2 |    error = (outputs - y).square().mean()
+#~ |    balance = len(experts) * (share * gates.mean(0)).sum()
+#~ own_mean_of_gates -1 |    balance = len(experts) * (share * gates.sum(0)).sum() / max(len(x), 1)
+    return outputs, error + balance
+#~ no_balance -1 |    return outputs, error
+#~ halved -1 |    return outputs, error + balance / 2
+#~ whole_loss -1 |    loss = error + balance
+#~ |    return outputs, loss + 1 - loss.detach()
+
+#~ assigned: misconception: overwritten
+#~ averaged: misconception: shares_averaged
+#~ averaged: breaks: The averaged gradients are those of one process with the tokens of all ranks.
+#~ dense: misconception: everyone_computes
+#~ dense: breaks: Every token goes through two experts only.
+#~ choices_counted: misconception: choices_counted
+#~ detached_experts: misconception: none
+#~ detached_gates: misconception: none
+#~ halved: misconception: none
+#~ lesson: misconception: one_expert
+#~ lesson: breaks: Every token is put through its two experts, and each result is multiplied by its gate.
+#~ no_balance: misconception: none
+#~ no_gate: misconception: gate_forgotten
+#~ no_gate: breaks: Every token is put through its two experts, and each result is multiplied by its gate.
+#~ no_ranks: misconception: ranks_forgotten
+#~ of_tokens: misconception: shares_summed
+#~ one_expert: misconception: one_expert
+#~ own_mean: misconception: own_mean
+#~ own_mean_and_averaged: misconceptions: own_mean, shares_averaged
+#~ own_mean_of_errors: misconception: own_mean
+#~ own_mean_of_gates: misconception: own_mean
+#~ own_shares: misconception: own_shares
+#~ renormalised: misconception: renormalised
+#~ returns_early: misconception: left_early
+#~ returns_zero: misconception: left_early
+#~ sampled: misconception: none
+#~ skip: misconception: idle_skipped
+#~ skip: breaks: Every parameter gets a gradient on every rank, so that plain DDP can average.
+#~ sum_of_features: misconception: none
+#~ summed: misconception: shares_summed
+#~ three: misconception: none
+#~ whole_loss: misconception: none
+#~ whole_loss: breaks: The mean of the ranks' losses is the loss of that process.

@@ -1,0 +1,97 @@
+"""A rank has left out one of several collectives, or issued one more: told from what these ranks did there before.
+
+Up to the collectives that do not fit, the ranks have issued the same ones. What came next on them the last times that
+they had come so far is a better witness than what most ranks do now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from realranks.doctor.hang_table import Hang, Side
+from realranks.doctor.loops import Loop, path_of, seen_from
+from realranks.doctor.sentences import diagnosis
+from realranks.doctor.words import steps
+from realranks.outcome.outcome import Collective, Diagnosis, Outcome
+
+Key = tuple[object, ...]
+#: Of how many collectives before the last one a pattern may consist.
+_LONGEST = 100
+
+
+def against_the_habit_in_a_row(hang: Hang) -> Diagnosis | None:
+    """Detect that one side has issued several collectives at its line in a row, and the other has moved on."""
+    return _first(_against_the_habit(hang.outcome, own, rest, in_a_row=True) for own, rest in hang.pairs)
+
+
+def against_the_habit_in_a_loop(hang: Hang) -> Diagnosis | None:
+    """Detect that one side is in a collective which the other, in the same loop, has passed or not reached."""
+    return _first(_against_the_habit(hang.outcome, own, rest, in_a_row=False) for own, rest in hang.pairs)
+
+
+def _first(found: Iterable[Diagnosis | None]) -> Diagnosis | None:
+    return next((each for each in found if each is not None), None)
+
+
+def _against_the_habit(outcome: Outcome, own: Side, other: Side, in_a_row: bool) -> Diagnosis | None:
+    mine, theirs = own.met, other.met
+    if mine.stage or _place(mine) is None or _place(mine) == _place(theirs):
+        return None
+    before = _before(outcome, min(own.ranks), mine)
+    number = _last_in_a_row(before, mine)
+    in_one_loop = seen_from(path_of(theirs), path_of(mine)) is Loop.SAME
+    if not (number if in_a_row else in_one_loop):
+        return None
+    usual = _usual(before, number)
+    words = {"ranks": own.ranks, "what": mine, "others": other.ranks, "theirs": theirs}
+    if usual == _key(mine):
+        came = f", after {steps(number, 'call')} of it" if number else ""
+        return diagnosis("skipped_collective.usual", outcome, other.ranks, came=came, **words)
+    if not number:
+        return None
+    unusual = usual == _key(theirs)
+    kind = "extra_collective.in_a_row" if unusual else "different_collectives.in_a_row"
+    numbers = {"times": number + 1, "often": steps(number, "time"), "calls": steps(number, "call")}
+    return diagnosis(kind, outcome, own.ranks if unusual else (), **words, **numbers)
+
+
+def _before(outcome: Outcome, rank: int, like: Collective) -> list[Collective]:
+    """Return what this rank issued in the group of `like` before the ranks diverged."""
+    return [r for r in outcome.recorded.get(rank, ()) if r.group == like.group and r.seq < like.seq]
+
+
+def _last_in_a_row(before: Sequence[Collective], like: Collective) -> int:
+    number = 0
+    while number < len(before) and _place(before[-1 - number]) == _place(like):
+        number += 1
+    return number
+
+
+def _usual(before: Sequence[Collective], number: int) -> Key | None:
+    """Predict the next collective from earlier places in the record that end like it; None where these disagree.
+
+    Only the places with the longest common ending count, and only if it is longer than `number`, the run of calls of
+    one line at the end of the record.
+    """
+    keys = [_key(record) for record in before][-4 * _LONGEST :]
+    alike = {end: _common_end(keys[:end], keys) for end in range(1, len(keys))}
+    longest = max(alike.values(), default=0)
+    if longest <= number:
+        return None
+    following = {keys[end] for end, length in alike.items() if length == longest}
+    return following.pop() if len(following) == 1 else None
+
+
+def _common_end(one: Sequence[Key], other: Sequence[Key]) -> int:
+    length = 0
+    while length < min(len(one), _LONGEST) and one[-1 - length] == other[-1 - length]:
+        length += 1
+    return length
+
+
+def _place(record: Collective) -> tuple[str, int] | None:
+    return (record.origin.file, record.origin.line) if record.origin is not None else None
+
+
+def _key(record: Collective) -> Key:
+    return (record.op, record.stage, _place(record), record.frames)

@@ -1,0 +1,120 @@
+"""Errors of ranks for which torch's message has a known meaning (`meanings`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from realranks.doctor.complaints import closer
+from realranks.doctor.meanings import MEANINGS, Meaning
+from realranks.doctor.notes import notes_of
+from realranks.doctor.sentences import diagnosis, text
+from realranks.doctor.words import at_line, blocked_in, lines_of, steps
+from realranks.outcome.outcome import Diagnosis, Ending, Kind, Outcome, RankError
+from realranks.outcome.probe_notes import Failure, ProbeNotes
+
+#: What a spawned process says that starts processes before it has come to what it was started for.
+_AT_IMPORT = r"before the current process has finished its bootstrapping phase"
+
+#: What DDP itself objects to: the step in which it does is lost.
+_COMPLAINTS = (
+    "unused_parameters",
+    "parameter_ready_twice",
+    "graph_changed",
+    "several_backwards",
+    "static_graph_no_sync",
+)
+
+
+def known_error(outcome: Outcome) -> Diagnosis | None:
+    """Explain what the ranks raised, if torch's message is one of those in `meanings`."""
+    if outcome.kind is not Kind.RAISES:
+        return None
+    raised = {rank: e for rank, e in outcome.errors.items() if outcome.endings[rank] is Ending.RAISED}
+    raised = raised or dict(outcome.errors)
+    for meaning in MEANINGS:
+        hits = {rank: found for rank, error in raised.items() if (found := _fits(meaning, error))}
+        if hits:
+            return _explained(meaning, outcome, raised, hits)
+    return swallowed_complaint(outcome)
+
+
+def started_at_import(outcome: Outcome) -> Diagnosis | None:
+    """Detect a script that starts processes when it is imported, which Python refuses in spawned processes."""
+    written = " ".join("".join(outcome.stderr.values()).split())
+    if outcome.kind is not Kind.RAISES or not re.search(_AT_IMPORT, written):
+        return None
+    error = next(iter(outcome.errors.values()), None)
+    return diagnosis("spawn_at_import", outcome, (), (), at=at_line(error.where) if error else "")
+
+
+def swallowed_complaint(outcome: Outcome) -> Diagnosis | None:
+    """Detect that the script caught DDP's refusal to continue: those steps are missing, or a later one fails."""
+    notes = notes_of(outcome)
+    # The last one of a rank that has raised is what ended it.
+    ended = {rank for rank, each in outcome.endings.items() if each is Ending.RAISED}
+    noted = {rank: probe.failures[: -1 if rank in ended else None] for rank, probe in notes.items()}
+    caught = {rank: failures for rank, failures in noted.items() if failures}
+    for meaning in MEANINGS:
+        if meaning.kind not in _COMPLAINTS:
+            continue
+        errors = {
+            rank: _as_error(failure)
+            for rank, failures in caught.items()
+            for failure in failures[:1]
+            if re.search(meaning.pattern, failure.message)
+        }
+        if not errors:
+            continue
+        hits = {rank: fitting for rank, error in errors.items() if (fitting := _fits(meaning, error))}
+        found = _explained(meaning, outcome, errors, hits)
+        often = steps(max(len(failures) for failures in caught.values()), "time")
+        where = next(iter(errors.values())).where
+        lines = {rank: _steps_and_errors(notes[rank], len(failures)) for rank, failures in noted.items()}
+        return replace(
+            found,
+            summary=f"{found.summary} The script caught the error at {where} ({often}) and went on without them.",
+            evidence=lines_of(lines, found.culprits),
+        )
+    return None
+
+
+def _steps_and_errors(probe: ProbeNotes, errors: int) -> str:
+    counts = probe.counts
+    return (
+        f"{steps(counts.forwards, 'forward pass')}, {steps(errors, 'error')} caught, "
+        f"{steps(counts.steps, 'optimizer step')}"
+    )
+
+
+def _as_error(failure: Failure) -> RankError:
+    return RankError(failure.type, (failure.type,), failure.message, "", "", failure.where, None)
+
+
+def _fits(meaning: Meaning, error: RankError) -> re.Match[str] | None:
+    if meaning.type_:
+        return re.fullmatch(meaning.type_, error.type)
+    return re.search(meaning.pattern, error.message)
+
+
+def _explained(
+    meaning: Meaning, outcome: Outcome, raised: Mapping[int, RankError], hits: Mapping[int, re.Match[str]]
+) -> Diagnosis:
+    first = min(hits)
+    filled = meaning.fill(outcome, first, hits[first])
+    name, closer_words = closer(meaning, outcome, first, hits[first])
+    culprits: Iterable[int] = () if meaning.everyone or len(hits) == len(outcome.ranks) else hits
+    if meaning.kind == "collective_timed_out":
+        culprits = filled.get("late", [rank for rank in outcome.ranks if rank not in hits])
+    where = raised[first].where or "an unknown line"
+    words = {"ranks": hits, "where": where, "others": _others(outcome, hits), **filled, **closer_words}
+    return diagnosis(name, outcome, culprits, **words)
+
+
+def _others(outcome: Outcome, hits: Iterable[int]) -> str:
+    waiting = {rank: w for rank, w in blocked_in(outcome).items() if rank not in set(hits)}
+    if not waiting:
+        return ""
+    first = next(iter(waiting.values()))
+    return text(", and {waiting} {waiting:waits} for it in {first}", waiting=waiting, first=first)

@@ -1,0 +1,171 @@
+"""The position of two of the learner's lines relative to the loops around them, read from the source."""
+
+from __future__ import annotations
+
+import ast
+import enum
+import functools
+import linecache
+from collections.abc import Iterable, Sequence
+
+from realranks.outcome.outcome import Collective
+from realranks.outcome.places import Frame, Spot, is_learners, package_of
+from realranks.outcome.syntax import parsed
+
+#: Frames from the outermost call inwards.
+Path = Sequence[Spot]
+
+
+class Loop(enum.Enum):
+    """A rank's position as seen from another one that is inside a loop."""
+
+    SAME = "in the same loop"
+    OUTER = "behind that loop, in a loop around it"
+    LEFT = "behind that loop, and in no loop around it"
+
+
+def path_of(record: Collective) -> Path:
+    """Return the frames of the script and of libraries on the way to a collective, the outermost first."""
+    return record.frames[::-1]
+
+
+def seen_from(inside: Path, other: Path) -> Loop | None:
+    """Locate `other` for a rank at `inside`; None if `inside` is in no loop, or nothing is known."""
+    depth = _parting(inside, other)
+    if depth in (len(inside), len(other)) or inside[depth].file != other[depth].file:
+        return None
+    shared = any(_around(line) for line in inside[:depth])
+    there = other[depth].line
+    around = _around(inside[depth])
+    shared = shared or any(first <= there <= last for first, last in around)
+    left = any(_around(line) for line in inside[depth + 1 :])
+    left = left or bool(around and not around[-1][0] <= there <= around[-1][1])
+    if left:
+        return Loop.OUTER if shared else Loop.LEFT
+    return Loop.SAME if shared else None
+
+
+def further_down(inside: Path, other: Path) -> bool:
+    """Check whether `other` is at a later line where the two diverge."""
+    depth = _parting(inside, other)
+    return depth < min(len(inside), len(other)) and inside[depth].line < other[depth].line
+
+
+def condition_at(inside: Path, other: Path) -> str | None:
+    """Return the innermost `if` that guards `other` and not `inside`, as written, from where their paths diverge.
+
+    Of conditions in a library, return the two nearest to that place.
+    """
+    own, of_library = _conditions_at(inside, other)
+    return own[-1] if own else "` and `".join(of_library[:2]) or None
+
+
+def own_condition_at(inside: Path, other: Path) -> str | None:
+    """Return the innermost such `if` in the script itself, or None."""
+    return next(reversed(_conditions_at(inside, other)[0]), None)
+
+
+def _conditions_at(inside: Path, other: Path) -> tuple[list[str], list[str]]:
+    """Return the conditions in the learner's code and those in a library."""
+    depth = _parting(inside, other)
+    own: list[str] = []
+    of_library: list[str] = []
+    if depth >= len(other):
+        return own, of_library
+    here = inside[depth].line if depth < len(inside) and inside[depth].file == other[depth].file else 0
+    for place, frame in enumerate(other[depth:]):
+        for first, last, test in _conditions(frame.file):
+            if first <= frame.line <= last and not (place == 0 and first <= here <= last):
+                (own if is_learners(frame.file) else of_library).append(test)
+    return own, of_library
+
+
+def goes_on_after_an_error(path: Path) -> bool:
+    """Check for a learner's line inside a `try` that catches an error without raising it again."""
+    return any(
+        first <= frame.line <= last
+        for frame in path
+        if is_learners(frame.file)
+        for first, last in _tries(frame.file)
+    )
+
+
+def at_parting(one: Path, other: Path) -> tuple[str, str]:
+    """If two paths diverge within a library, say what each side is in: `, in save() of trainer`; else ''."""
+    depth = _parting(one, other)
+    if depth >= min(len(one), len(other)) or is_learners(one[depth].file):
+        return "", ""
+    return _inside(one[depth:]), _inside(other[depth:])
+
+
+def called_from(one: Path, other: Path) -> str:
+    """Format where the path to `other` diverges in the learner's code: `, called from train.py, line 9`."""
+    depth = _parting(one, other)
+    if depth >= len(other) - 1 or not is_learners(other[depth].file):
+        return ""
+    return f", called from {Frame(*other[depth], '').where()}"
+
+
+def _inside(rest: Path) -> str:
+    frame = rest[1] if len(rest) > 1 and not is_learners(rest[1].file) else rest[0]
+    return f", in {frame.function}() of {package_of(frame.file)}"
+
+
+def _parting(inside: Path, other: Path) -> int:
+    depth = 0
+    while depth < min(len(inside), len(other)) and inside[depth] == other[depth]:
+        depth += 1
+    return depth
+
+
+def _around(frame: Spot) -> list[tuple[int, int]]:
+    """List the loops around a line as (first line, last line), the innermost last."""
+    return [(first, last) for first, last in _loops(frame.file) if first <= frame.line <= last]
+
+
+@functools.lru_cache(maxsize=256)
+def _loops(file: str) -> tuple[tuple[int, int], ...]:
+    return tuple(sorted(_spans(ast.walk(_tree(file)))))
+
+
+@functools.lru_cache(maxsize=256)
+def _conditions(file: str) -> tuple[tuple[int, int, str], ...]:
+    found = [
+        (node.body[0].lineno, node.body[-1].end_lineno or 0, ast.unparse(node.test))
+        for node in ast.walk(_tree(file))
+        if isinstance(node, ast.If)
+    ]
+    return tuple(sorted(found))
+
+
+#: Exceptions that are no error.
+_NO_ERRORS = {"StopIteration", "StopAsyncIteration", "KeyboardInterrupt", "SystemExit", "GeneratorExit"}
+
+
+@functools.lru_cache(maxsize=256)
+def _tries(file: str) -> tuple[tuple[int, int], ...]:
+    """List the first and last line of each `try` block that continues after an error."""
+    return tuple(
+        (node.body[0].lineno, node.body[-1].end_lineno or 0)
+        for node in ast.walk(_tree(file))
+        if isinstance(node, ast.Try) and any(map(_goes_on, node.handlers))
+    )
+
+
+def _goes_on(handler: ast.ExceptHandler) -> bool:
+    caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    names = {ast.unparse(each).rpartition(".")[2] if each is not None else "" for each in caught}
+    return not names <= _NO_ERRORS and not isinstance(handler.body[-1], ast.Raise)
+
+
+def _tree(file: str) -> ast.Module:
+    try:
+        return parsed("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):
+        return ast.Module([], [])
+
+
+def _spans(nodes: Iterable[ast.AST]) -> Iterable[tuple[int, int]]:
+    for node in nodes:
+        if isinstance(node, ast.For | ast.While | ast.AsyncFor) and node.body:
+            yield node.lineno, node.body[-1].end_lineno or node.lineno

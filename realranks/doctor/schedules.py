@@ -1,0 +1,69 @@
+"""Learning rate schedules that were made for another number of steps than the ranks make: worth knowing, no more.
+
+The usual cause is a number of batches: each of N ranks gets one Nth of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from realranks.doctor.notes import Notes
+from realranks.doctor.sentences import diagnosis
+from realranks.doctor.words import steps
+from realranks.outcome.outcome import Diagnosis, Outcome
+from realranks.outcome.probe_notes import LoaderNotes, ScheduleNotes
+
+#: Fewer steps than these are a trial.
+_FEWEST = 4
+#: After its end this one begins to rise again; transformers' own stay at 0.
+_RISES = "CosineAnnealingLR"
+_STAYS = "LambdaLR"
+
+
+def schedule_fault(outcome: Outcome, notes: Notes) -> Diagnosis | None:
+    """Detect a learning-rate schedule, equal on all ranks, whose length fits another number of steps."""
+    for schedules in zip(*(probe.schedules for probe in notes.values()), strict=False):
+        if len(set(schedules)) == 1 and schedules[0].steps >= _FEWEST:
+            loaders = [loader for probe in notes.values() for loader in probe.loaders if loader.trains]
+            found = _too_long(schedules[0], len(outcome.ranks), loaders) or _too_short(
+                schedules[0], len(outcome.ranks), loaders
+            )
+            if found is not None:
+                return found
+    return None
+
+
+def _too_long(schedule: ScheduleNotes, ranks: int, loaders: Collection[LoaderNotes]) -> Diagnosis | None:
+    """Detect a schedule made for the batches of all ranks together: N times the steps taken, up to rounding."""
+    rounding = ranks * max((len(loader.epochs) for loader in loaders), default=0)
+    if ranks < 2 or abs(schedule.length - ranks * schedule.steps) >= min(rounding, schedule.steps):
+        return None
+    return _diagnose("schedule_too_long", schedule, ranks=ranks)
+
+
+def _too_short(schedule: ScheduleNotes, ranks: int, loaders: Collection[LoaderNotes]) -> Diagnosis | None:
+    if schedule.name not in (_RISES, _STAYS) or schedule.steps <= schedule.length + 1:
+        return None
+    after = "it stays at 0" if schedule.name == _STAYS else "the learning rate rises again"
+    if ranks > 1 and schedule.steps == ranks * schedule.optimizer_steps:
+        return _diagnose("schedule_too_short.stepped_often", schedule, ranks=ranks, after=after)
+    batches = {loader.epochs[0].batches for loader in loaders if loader.epochs}
+    if len(batches) == 1 and schedule.steps == schedule.length * batches.pop():
+        return _diagnose("schedule_too_short.epochs", schedule, after=after)
+    if ranks > 1 and abs(schedule.steps - ranks * schedule.length) < ranks:
+        return _diagnose("schedule_too_short.divided_twice", schedule, ranks=ranks, after=after)
+    return None
+
+
+def _diagnose(name: str, schedule: ScheduleNotes, **words: object) -> Diagnosis:
+    return diagnosis(
+        name,
+        None,
+        (),
+        (),
+        name=schedule.name,
+        where=schedule.where,
+        length=steps(schedule.length, "step"),
+        made=steps(schedule.steps, "step"),
+        **words,
+    )

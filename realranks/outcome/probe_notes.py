@@ -1,0 +1,348 @@
+"""The notes that a rank's probe takes while a script is watched (`watch.probe`), as the doctor reads them.
+
+The probe makes these records on the rank; `ranks.codec` writes and reads them, and nothing else comes from a rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from realranks.outcome.wrapped import WrappedModel
+
+
+class Digest(NamedTuple):
+    """A summary of a tensor: a checksum, None where there is no data, and some of its values, None where not finite."""
+
+    crc: int | None
+    values: tuple[float | None, ...]
+
+
+class ModelCall(NamedTuple):
+    """A call of a DDP model: the model's number, and the learner's line."""
+
+    model: int
+    where: str
+
+
+class RootedCall(NamedTuple):
+    """A collective with a root: its number in its group (from 0), its name, the root's rank in the group, the line."""
+
+    number: int
+    operation: str
+    root: int
+    where: str
+
+
+class OutsideParameter(NamedTuple):
+    """A parameter that no DDP model holds: its name in the code, its shape, the digests of its data and its gradient.
+
+    `among` are the ranks that are to hold the same data; None where nothing says that only some are.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    data: Digest
+    gradient: Digest
+    among: tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Counts of what a rank has done, over all of its models and loaders."""
+
+    forwards: int = 0
+    backwards: int = 0
+    batches: int = 0
+    steps: int = 0
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An error that a forward or backward pass raised.
+
+    Attributes:
+        what: `forward` or `backward`.
+        type: the name of the exception's class.
+        where: the learner's line.
+        message: its text.
+        model: the DDP model in question, of the first failures.
+        forwards: how often it was called since the last backward pass that reached it.
+        nested: another backward pass has run within this one.
+    """
+
+    what: str
+    type: str
+    where: str
+    message: str
+    model: WrappedModel | None = None
+    forwards: int = 0
+    nested: bool = False
+
+
+@dataclass(frozen=True)
+class ModelNotes:
+    """One DDP wrapper.
+
+    Attributes:
+        number: counted from 0 in the order in which the rank has made them.
+        ranks: those among which it averages.
+        type: of what is wrapped.
+        found: it was there before the watching began.
+        statistics: the buffers that are a norm's.
+        forwards, backwards: calls with gradients on, and backward passes that average them.
+        steps: of the optimizers that hold its parameters.
+        bare_backwards: backward passes that reached it and that it did not reduce, because no forward pass came before.
+        unheard: backward passes that a static graph was to reduce, and that DDP was not told of.
+        output: the type of what its forward returned, where DDP has found no tensor in it.
+        unfinished: DDP's complaint about a reduction that was not finished when an optimizer used the gradients.
+        wrapped: the model as it was then.
+        touched: steps before which other code than an optimizer's has changed its weights; -1 is the end of the run.
+        no_sync_steps: steps after `no_sync()` alone.
+        plain_forwards: calls without gradients.
+        bypassed: calls of the wrapped module itself.
+        without_gradient: parameters that had none after the last backward pass.
+        parameters: how many it has.
+        never: parameters that have had no gradient after any of its backward passes.
+        cut: those of them that feed a collective which no gradient comes back through, such as all_gather.
+        evaluating: backward passes of which all forward passes were made in evaluation mode.
+        has_modes: it has dropout or batch normalisation, which differ between the modes.
+        modes: by step that is compared, those of its parts that were in evaluation mode in a backward pass.
+        inputs: checksums of what it was called with first.
+        events: the learner's line at which something happened last, by what it was.
+    """
+
+    number: int
+    ranks: tuple[int, ...] = ()
+    type: str = ""
+    found: bool = False
+    statistics: tuple[str, ...] = ()
+    forwards: int = 0
+    backwards: int = 0
+    steps: int = 0
+    bare_backwards: int = 0
+    unheard: int = 0
+    output: str = ""
+    unfinished: str = ""
+    wrapped: WrappedModel | None = None
+    touched: tuple[int, ...] = ()
+    no_sync_steps: int = 0
+    plain_forwards: int = 0
+    bypassed: int = 0
+    without_gradient: tuple[str, ...] = ()
+    parameters: int = 0
+    never: tuple[str, ...] = ()
+    cut: tuple[str, ...] = ()
+    evaluating: int = 0
+    has_modes: bool = False
+    modes: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    inputs: tuple[int, ...] = ()
+    events: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Calls:
+    """The newest calls of DDP models; `first` is the number of the first of them."""
+
+    first: int = 0
+    last: tuple[ModelCall, ...] = ()
+
+
+#: Loaders that are noted on each rank, the first.
+MAX_LOADERS = 8
+
+
+class Row(NamedTuple):
+    """A sample as a loader gave it: its number (-1 in a stream), a checksum of what it is, and its label, if any."""
+
+    number: int
+    crc: int
+    label: int | None
+
+
+@dataclass(frozen=True)
+class EpochNotes:
+    """One pass over a loader: the numbers of the samples as drawn (the first of many), and a checksum of all.
+
+    Attributes:
+        ended: the loader had no more; False where the script left the loop.
+        rows: what the loader gave (the first of many).
+        settings: whole numbers of the dataset that are named after an epoch or a seed, as they were then.
+    """
+
+    indices: tuple[int, ...]
+    batches: int
+    crc: int
+    ended: bool = False
+    rows: tuple[Row, ...] = ()
+    settings: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LoaderNotes:
+    """One DataLoader.
+
+    Attributes:
+        number: counted from 0 in the order of their first use.
+        sampler: the name of its class.
+        shuffles: whether the sampler is to shuffle.
+        samples: how many the dataset has; -1 where it does not say.
+        share: for a DistributedSampler its own rank and the number of ranks it deals to.
+        trains: a model was trained with what it gave.
+        evaluates: a DDP model was called without gradients on what it gave.
+        dataset: which of the rank's datasets it reads, counted from 0 in the order of their first use.
+        dealt: how many samples its sampler gives in one pass; -1 where it does not say.
+        batching: the name of the class that makes batches of the sampler's numbers.
+        kept_workers: its worker processes stay alive between two passes.
+        picked: a checksum of the numbers that a Subset has picked; None where the dataset is none.
+        numbered: names that the dataset numbers, in the order of their numbers, by its attribute (`class_to_idx`).
+    """
+
+    number: int
+    sampler: str
+    shuffles: bool
+    samples: int
+    trains: bool
+    share: tuple[int, ...] = ()
+    epochs: tuple[EpochNotes, ...] = ()
+    evaluates: bool = False
+    dataset: int = 0
+    dealt: int = -1
+    batching: str = ""
+    kept_workers: bool = False
+    picked: int | None = None
+    numbered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class WeightCheck:
+    """The parameters and buffers of a DDP model before a step; step -1 is the end of the run.
+
+    Attributes:
+        model: its number.
+        managed: DDP synchronises the buffers.
+        late: parameters that require a gradient and are not among those that DDP manages.
+        thawed: those of them that the model had when it was wrapped, and that required none then.
+    """
+
+    model: int
+    step: int
+    parameters: Mapping[str, Digest]
+    buffers: Mapping[str, Digest]
+    managed: bool
+    late: tuple[str, ...] = ()
+    thawed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class GradientCheck:
+    """The gradients an optimizer is about to use, by `0:weight` (the model's number, the parameter's name).
+
+    Attributes:
+        reduced: what DDP had left of the gradients, as far as it is known.
+        settings: the numbers among the optimizer's options, group by group.
+    """
+
+    step: int
+    gradients: Mapping[str, Digest]
+    reduced: Mapping[str, Digest]
+    settings: tuple[Mapping[str, float | bool], ...] = ()
+
+
+@dataclass(frozen=True)
+class OutsideCheck:
+    """The parameters of no DDP model, before an optimizer steps them; step -1 is the end of the run.
+
+    Attributes:
+        optimizer: its number.
+        beside_ddp: it steps parameters of DDP models, too.
+        settings: the numbers among its options, group by group.
+    """
+
+    optimizer: int
+    step: int
+    beside_ddp: bool
+    parameters: tuple[OutsideParameter, ...]
+    settings: tuple[Mapping[str, float | bool], ...] = ()
+
+
+@dataclass(frozen=True)
+class ScheduleNotes:
+    """A learning rate schedule that ends.
+
+    Attributes:
+        name: of its class.
+        length: for how many steps it was made.
+        steps: how many it has made.
+        optimizer_steps: how many its optimizer had made by then.
+        where: the learner's line at which it was made.
+    """
+
+    name: str
+    length: int
+    steps: int
+    optimizer_steps: int
+    where: str
+
+
+@dataclass(frozen=True)
+class WaitingShare:
+    """Seconds that were watched, and what the rank's main thread did in them.
+
+    Attributes:
+        share: of these seconds, in which it waited for other ranks.
+        asleep: the share in which it slept, and not for other ranks.
+        line, at_line: the learner's line at which it was most of the time besides, and the share of it.
+    """
+
+    seconds: float = 0.0
+    share: float = 0.0
+    asleep: float = 0.0
+    line: str = ""
+    at_line: float = 0.0
+
+
+@dataclass(frozen=True)
+class ProbeNotes:
+    """Everything that one rank's probe has noted.
+
+    Attributes:
+        bare_backwards: backward passes that no DDP model saw.
+        no_sync_steps: steps after `no_sync()` alone.
+        failures: of passes, also those that the script has caught.
+        closures: by step, how many backward passes an optimizer's step has made itself (its closure); the newest.
+        stepping: the step that an optimizer is in; -1 where it is in none.
+        unseen: what could not be looked at, and the first reason for it.
+        messages: from one rank to another.
+        rooted: by group, the newest collectives with a root.
+        strange: the lines of calls for a group that the rank is not in.
+        gathered_at: the line of the first collective that fills new tensors from ones that require a gradient.
+        threads: with how many the rank's main thread computes; 0 where no optimizer has stepped.
+        cores: on how many it may run.
+        schedules: of the learning rate.
+        groups: the members of groups that are gone, by name.
+    """
+
+    counts: Counts
+    bare_backwards: int = 0
+    no_sync_steps: int = 0
+    failures: tuple[Failure, ...] = ()
+    closures: Mapping[int, int] = field(default_factory=dict)
+    stepping: int = -1
+    unseen: Mapping[str, str] = field(default_factory=dict)
+    models: tuple[ModelNotes, ...] = ()
+    calls: Calls = field(default_factory=Calls)
+    loaders: tuple[LoaderNotes, ...] = ()
+    weights: tuple[WeightCheck, ...] = ()
+    gradients: tuple[GradientCheck, ...] = ()
+    outside: tuple[OutsideCheck, ...] = ()
+    waiting: WaitingShare = field(default_factory=WaitingShare)
+    groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    messages: int = 0
+    rooted: Mapping[str, tuple[RootedCall, ...]] = field(default_factory=dict)
+    strange: tuple[str, ...] = ()
+    gathered_at: str = ""
+    threads: int = 0
+    cores: int = 0
+    schedules: tuple[ScheduleNotes, ...] = ()

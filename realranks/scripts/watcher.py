@@ -1,0 +1,197 @@
+"""`python -m realranks.scripts.watcher`: the process that watches ranks which `torchrun` has started.
+
+Started by `observe()` on the first rank that enters it; ends with the ranks. Writes the one report for all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import signal
+import socket
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from realranks import own_code
+from realranks.doctor.diagnose import with_diagnosis
+from realranks.doctor.words import capital, rank_list
+from realranks.outcome.outcome import Outcome
+from realranks.own_files import NotOurFileError, check_ours, write_whole
+from realranks.ranks.codec import decode
+from realranks.ranks.kernel import run_job
+from realranks.ranks.kernel.interrupts import StopRequests
+from realranks.ranks.kernel.job import Job, Run, collect
+from realranks.ranks.kernel.stop_ranks import end
+from realranks.ranks.messages import Script, StatusReply, StatusRequest
+from realranks.ranks.observed.meeting import ONLY_JOB, AttachedRanks, NotAllCame, accept_ranks
+from realranks.ranks.status import RankStatus
+from realranks.scripts.attached_run import AttachedRun
+from realranks.scripts.examine import Examination, checked, error_text, verdict_text
+from realranks.scripts.machines import (
+    Notebook,
+    NotesError,
+    outcome_of,
+    tell_verdict,
+    verdict_on,
+)
+from realranks.versions import versions_line
+
+#: By its last line the course knows a report of its own again.
+_MARK = "Watched by ddp-course"
+#: How often the ranks of one machine of several are asked, and how long they may take to say where they are.
+_MACHINE_SECONDS, _LOOK_SECONDS = 1.0, 5.0
+#: How long ranks that are through wait for machines of which nothing new is heard.
+_OTHERS_SECONDS = 30.0
+
+
+def watch(ranks: AttachedRanks) -> Outcome:
+    """Watch the ranks until all have left the block, ending a proved deadlock; returns the explained outcome."""
+    job = Job(Script(""), timeout=float("inf"), repair=False)
+    run = ranks.run = Run(
+        job, ONLY_JOB, list(ranks.links), started_ns=min(link.started_ns for link in ranks.links)
+    )
+    outcome = run_job.follow(ranks, run, StopRequests())
+    if outcome.ok:
+        statuses = ranks.get_statuses(5.0, detail=True)
+        outcome = replace(
+            outcome, recorded={rank: status.records for rank, status in sorted(statuses.items())}
+        )
+    if any(error.type == "KeyboardInterrupt" for error in outcome.errors.values()):
+        outcome = replace(outcome, interrupted=True)
+    return with_diagnosis(outcome)
+
+
+def watch_machine(ranks: AttachedRanks, attached: AttachedRun) -> Outcome | None:
+    """Watch the ranks of this machine, one of several, until the job has been judged or nothing more comes of it.
+
+    Returns the explained outcome of the whole job on the machine that has rank 0; None on others, and where files of
+    others do not come.
+    """
+    job = Job(Script(""), timeout=float("inf"), repair=False)
+    run = Run(job, ONLY_JOB, list(ranks.links), started_ns=min(link.started_ns for link in ranks.links))
+    try:
+        book = Notebook(
+            Path(attached.folder),
+            attached.name,
+            attached.attempt,
+            attached.script,
+            attached.world_size,
+            ranks.links,
+        )
+    except NotesError as error:
+        print(f"observe: nothing is watched: {error}", file=sys.stderr)
+        return None
+    last: dict[int, RankStatus] = {}
+    others: dict[int, int] = {}
+    heard = time.monotonic()
+    over = False
+    while True:
+        _pump(ranks, _MACHINE_SECONDS)
+        # Before anything is written: what comes of ranks that have been freed elsewhere does not belong into the file.
+        if (hang := verdict_on(book)) is not None:
+            _free(ranks, run, hang=hang)
+            return None
+        collect(run)
+        if not over:
+            replies = ranks.ask(StatusRequest(brief=True), StatusReply, 1.0)
+            now = {rank: reply.status for rank, reply in replies.items()}
+            running = [link.rank for link in run.running()]
+            over = not running
+            if over or all(
+                rank in now and rank in last and now[rank].same_place(last[rank]) for rank in running
+            ):
+                book.look(ranks, _LOOK_SECONDS)
+                collect(run)
+            else:
+                book.forget_looks()
+            last = now
+            book.write(run)
+        found = {notes.machine: notes.written_ns for notes in book.others()}
+        if found != others or not over:
+            others, heard = found, time.monotonic()
+        if attached.ranks[0] == 0:
+            with contextlib.suppress(NotesError):  # until all machines have written
+                machines = book.all()
+                outcome = outcome_of(machines)
+                if outcome is not None and (outcome.proved or all(notes.over for notes in machines)):
+                    tell_verdict(book, hang=outcome.proved)
+                    _free(ranks, run, hang=outcome.proved)
+                    return outcome
+        if over and time.monotonic() - heard > _OTHERS_SECONDS:
+            print(
+                f"observe: there is no word of all machines in {book.folder}. Copy their files into one "
+                f"folder: `{own_code.command()} doctor --from FOLDER` then says what has happened.",
+                file=sys.stderr,
+            )
+            return None
+
+
+def _pump(ranks: AttachedRanks, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        ranks.pump(left)
+
+
+def _free(ranks: AttachedRanks, run: Run, *, hang: bool) -> None:
+    if hang:
+        run.proved = True
+        end(ranks, run, "deadlock", free_first=True)
+
+
+def write_report(text: str, run: AttachedRun) -> None:
+    """Put the report in its file, all at once; a restarted run's follows the one before."""
+    path = Path(run.report)
+    attempt = f", attempt {run.attempt + 1}" if run.attempt else ""
+    title = f"{Path(run.script).name} on {run.world_size} ranks{attempt}"
+    text = f"{title}\n\n{text}Watched by {versions_line()}\n"
+    before = ""
+    try:
+        check_ours(path, _MARK)
+    except NotOurFileError:
+        number = next(n for n in itertools.count(2) if not path.with_stem(f"{path.stem}-{n}").exists())
+        taken, path = path, path.with_stem(f"{path.stem}-{number}")
+        print(f"observe: {taken} is no report, and stays: see {path}", file=sys.stderr)
+    if run.attempt and path.is_file():
+        before = path.read_text(encoding="utf-8", errors="replace") + "\n"
+    try:
+        write_whole(path, before + text)
+    except OSError as error:
+        print(f"observe: no report in {path}: {error.strerror}", file=sys.stderr)
+
+
+def main(run: AttachedRun) -> None:
+    """Meet the ranks, watch them, say what is wrong with them, let them go."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # meant for the ranks; this process ends when they have
+    try:
+        with socket.socket(fileno=run.fd) as listener:
+            links = accept_ranks(listener, run.ranks)
+    except NotAllCame as error:
+        late = capital(rank_list(error.missing))
+        text = f"{late} did not come to observe() before the run ended: nothing was watched.\n"
+        write_report(text, run)
+        return
+    finally:
+        Path(run.address).unlink(missing_ok=True)
+    ranks = AttachedRanks(links)
+    try:
+        outcome = watch_machine(ranks, run) if run.folder else watch(ranks)
+        if outcome is None:
+            return
+        found = Examination(outcome, tuple(checked(outcome)))
+        parts = [error_text(outcome), verdict_text(found)]
+        text = "\n".join(filter(None, parts)) + "\n"
+        write_report(text, run)
+        if outcome.diagnosis is not None:
+            print(f"\n{verdict_text(found)}", file=sys.stderr, flush=True)
+    except OSError as error:
+        print(f"observe: the ranks are not watched any more: {error}", file=sys.stderr)
+    finally:
+        ranks.say_goodbye()
+
+
+if __name__ == "__main__":
+    main(decode(AttachedRun, json.loads(sys.argv[1])))

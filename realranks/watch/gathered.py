@@ -1,0 +1,86 @@
+"""Parameters that feed a collective which no gradient comes back through. Used inside a rank, within `watching`.
+
+`all_gather` and its like fill new tensors: autograd knows nothing of how they came to be.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from realranks.watch.guard import Replace
+from realranks.watch.lines import learners_line
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+_COLLECTIVES = ("allgather", "_allgather_base", "gather", "alltoall", "alltoall_base", "reduce_scatter")
+#: Calls that are looked at, and steps of the graph that are followed in each.
+_MAX_CALLS, _MAX_NODES = 4, 50_000
+
+
+class Gathered:
+    """Those of this rank."""
+
+    def __init__(self) -> None:
+        self.where = ""
+        self._parameters: dict[int, weakref.ref[Tensor]] = {}
+        self._calls = 0
+
+    def wrap(self, stack: ExitStack, replace: Replace, noting: Gathered) -> None:
+        """Note them until the stack is closed; `noting` has these methods and never raises."""
+        from torch.distributed import ProcessGroup
+
+        def make(original: Callable[_P, _R]) -> Callable[_P, _R]:
+            def collective(*arguments: _P.args, **options: _P.kwargs) -> _R:
+                noting.given((arguments, options))
+                return original(*arguments, **options)
+
+            return collective
+
+        for name in _COLLECTIVES:
+            replace(stack, ProcessGroup, name, make)
+
+    def given(self, arguments: object) -> None:
+        """Record the parameters behind the tensors given to a collective.
+
+        Collectives inside an autograd function's forward do not count: they run with gradients disabled.
+        """
+        import torch
+        from torch.utils import _pytree
+
+        if self._calls >= _MAX_CALLS or not torch.is_grad_enabled():
+            return
+        leaves = _pytree.tree_leaves(arguments)
+        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+        if not tensors:
+            return
+        self._calls += 1
+        self.where = self.where or learners_line()
+        for parameter in _parameters_behind(tensors):
+            self._parameters[id(parameter)] = weakref.ref(parameter)
+
+    def fed_by(self, parameter: Tensor) -> bool:
+        """Check whether the arguments of such a collective were computed from this parameter."""
+        known = self._parameters.get(id(parameter))
+        return known is not None and known() is parameter
+
+
+def _parameters_behind(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """Find the parameters from which these tensors were computed, as far as the graph can be followed."""
+    nodes = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
+    seen = set(nodes)
+    found = []
+    while nodes and len(seen) < _MAX_NODES:
+        node = nodes.pop()
+        if (variable := getattr(node, "variable", None)) is not None:
+            found.append(variable)
+        new = {each for each, _ in node.next_functions if each is not None} - seen
+        seen |= new
+        nodes += new
+    return found

@@ -1,0 +1,72 @@
+"""No error of a hook reaches the script that is watched: it is noted, and the report says what was not looked at.
+
+Used inside a rank. Only `Exception` is held back: an interrupt that arrives while a hook runs is meant for the script.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Protocol, TypeVar, cast
+
+from realranks.watch.dynamo import passed_over
+
+_Target = TypeVar("_Target")
+_Function = TypeVar("_Function", bound=Callable[..., object])
+
+
+class Replace(Protocol):
+    """Puts what `make` makes of a function in its place, until the stack is closed (`patches.replace`)."""
+
+    def __call__(  # noqa: D102 - see the class
+        self, stack: ExitStack, owner: object, name: str, make: Callable[[_Function], _Function]
+    ) -> None: ...
+
+
+_LONGEST = 200
+
+
+class Unseen:
+    """The things a rank's probe could not read, with the first reason for each."""
+
+    def __init__(self) -> None:
+        self._reasons: dict[str, str] = {}
+        self._lock = threading.Lock()  # the clock's thread notes, too
+
+    def note(self, what: str, why: BaseException | str) -> None:
+        """Record that `what` (a plural, such as `weights`) could not be read, and why."""
+        if isinstance(why, BaseException):
+            try:
+                first = next(iter(str(why).splitlines()), "")
+                why = f"{type(why).__name__}: {first}".removesuffix(": ")
+            except Exception:
+                why = type(why).__name__
+        with self._lock:
+            self._reasons.setdefault(what, why[:_LONGEST])
+
+    def to_record(self) -> dict[str, str]:
+        """Return the reasons, by what could not be read."""
+        with self._lock:
+            return dict(self._reasons)
+
+
+def guarded(target: _Target, unseen: Unseen, what: str) -> _Target:
+    """Wrap `target` so that its methods never raise: a failing call returns None, and `unseen` records it."""
+    passed_over(_Guarded.__getattr__, inside=True)
+    return cast(_Target, _Guarded(target, unseen, what))
+
+
+class _Guarded:
+    def __init__(self, target: object, unseen: Unseen, what: str) -> None:
+        self._target, self._unseen, self._what = target, unseen, what
+
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        def call(*arguments: object, **options: object) -> object:
+            try:
+                return getattr(self._target, name)(*arguments, **options)
+            except Exception as error:
+                self._unseen.note(self._what, error)
+                return None
+
+        return passed_over(call, inside=True)

@@ -1,0 +1,591 @@
+"""A record of a script's use of DDP, kept on the rank while it runs: steps, batches, weights, and caught errors.
+
+When it is told what is in `patches`, and for how long it notes in `watching`. It issues no collective of its own: what
+is noted on each rank is compared afterwards, by the doctor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from realranks.outcome.probe_notes import (
+    Calls,
+    Counts,
+    Digest,
+    Failure,
+    GradientCheck,
+    ModelCall,
+    ModelNotes,
+    OutsideCheck,
+    ProbeNotes,
+    WeightCheck,
+)
+from realranks.outcome.wrapped import WrappedModel
+from realranks.ranks.inside import groups
+from realranks.ranks.inside.wrapped import managed, remember, wrapped_model
+from realranks.watch.dynamo import passed_over
+from realranks.watch.exchanges import Exchanges
+from realranks.watch.gathered import Gathered
+from realranks.watch.guard import Unseen, guarded
+from realranks.watch.lines import learners_line
+from realranks.watch.loaders import Loaders
+from realranks.watch.optimizers import Optimizers, is_inner_step, steps_around
+from realranks.watch.schedules import Schedules
+from realranks.watch.waiting import WaitingClock
+from realranks.watch.weights import (
+    CheckPlan,
+    gradient_check,
+    input_digest,
+    outside_check,
+    reduced_gradients,
+    weight_check,
+)
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.distributed import ProcessGroup
+    from torch.nn import Parameter
+    from torch.nn.parallel import DistributedDataParallel
+    from torch.optim import Optimizer
+    from torch.utils.hooks import RemovableHandle
+
+#: The gradients of a model, so that a change is seen without looking at a value.
+Gradients = list[tuple[int, int] | None]
+
+_MAX_EVENTS = 20
+#: Parameters without a gradient that are named.
+_MAX_NAMES = 400
+#: Calls of DDP models whose order is reported, and steps whose closures are: the newest.
+_MAX_CALLS = 100
+#: Failures whose model is reported, the first.
+_MAX_FAILED_MODELS = 3
+
+
+@dataclass
+class Model:
+    """One DDP wrapper, counted from 0 in the order in which a rank has made them."""
+
+    number: int
+    wrapper: weakref.ref[DistributedDataParallel]
+    found: bool = False  # it was there before the watching began
+    #: The ranks among which it averages, the type of what is wrapped, and the buffers that are a norm's statistics.
+    ranks: list[int] = field(default_factory=list)
+    type: str = ""
+    statistics: list[str] = field(default_factory=list)
+    #: The parameters that required no gradient when DDP took those that it manages.
+    frozen: list[weakref.ref[Parameter]] = field(default_factory=list)
+    parameters: int = 0
+    without_gradient: list[str] = field(default_factory=list)  # after its last backward pass
+    never: set[str] | None = None  # after none of its backward passes; None before the first one
+    cut: set[str] = field(default_factory=set)
+    evaluating: int = 0
+    #: By step, the parts in evaluation mode in its last backward pass.
+    modes: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    in_evaluation: bool | None = None  # all forward passes since the last backward pass
+    has_modes: bool = False
+    forwards: int = 0
+    backwards: int = 0
+    bare_backwards: int = 0
+    unheard: int = 0
+    output: str = ""
+    unfinished: str = ""
+    wrapped: WrappedModel | None = None  # as it was when a reduction was found unfinished
+    touched: list[int] = field(default_factory=list)
+    #: How often each parameter had been changed in place, after its optimizer's last step.
+    versions: tuple[int, ...] = ()
+    since: int = 0  # forward passes since the last backward pass that reached it
+    no_sync_steps: int = 0
+    steps: int = 0  # of the optimizers that hold its parameters
+    plain_forwards: int = 0
+    bypassed: int = 0
+    pending: bool = False
+    inside: bool = False
+    no_sync: bool = False
+    inputs: list[int] = field(default_factory=list)
+    events: dict[str, str] = field(default_factory=dict)
+    #: What the last backward pass has left, where that was noted.
+    reduced: dict[str, Digest] = field(default_factory=dict)
+
+    def note(self, event: str) -> None:
+        """Remember the learner's line at which this happened last."""
+        self.events[event] = learners_line()
+
+    def to_record(self) -> ModelNotes:
+        """Return what was recorded of this model."""
+        return ModelNotes(
+            number=self.number,
+            ranks=tuple(self.ranks),
+            type=self.type,
+            found=self.found,
+            statistics=tuple(self.statistics),
+            forwards=self.forwards,
+            backwards=self.backwards,
+            steps=self.steps,
+            bare_backwards=self.bare_backwards,
+            unheard=self.unheard,
+            output=self.output,
+            unfinished=self.unfinished,
+            wrapped=self.wrapped,
+            touched=tuple(self.touched[-_MAX_EVENTS:]),
+            no_sync_steps=self.no_sync_steps,
+            plain_forwards=self.plain_forwards,
+            bypassed=self.bypassed,
+            without_gradient=tuple(self.without_gradient[:_MAX_EVENTS]),
+            parameters=self.parameters,
+            never=tuple(sorted(self.never or ())[:_MAX_NAMES]),
+            cut=tuple(sorted(self.cut & (self.never or set()))[:_MAX_NAMES]),
+            evaluating=self.evaluating,
+            modes=dict(self.modes),
+            has_modes=self.has_modes,
+            inputs=tuple(self.inputs),
+            events=dict(self.events),
+        )
+
+
+@dataclass
+class Pass:
+    """A backward pass under way: the models that wait for it, and what the gradients of all of them were before.
+
+    Nested where another backward pass has run within it.
+    """
+
+    pending: list[Model]
+    before: dict[int, Gradients]
+    nested: bool = False
+
+
+@dataclass
+class Probe:
+    """All that is noted on this rank."""
+
+    plan: CheckPlan
+    unseen: Unseen = field(default_factory=Unseen)
+    models: list[Model] = field(default_factory=list)
+    loaders: Loaders = field(default_factory=Loaders)
+    optimizers: Optimizers = field(default_factory=Optimizers)
+    exchanges: Exchanges = field(default_factory=Exchanges)
+    gathered: Gathered = field(default_factory=Gathered)
+    schedules: Schedules = field(init=False)
+    threads: int = 0
+    backwards: int = 0
+    bare_backwards: int = 0
+    no_sync_steps: int = 0
+    steps: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    weights: list[WeightCheck] = field(default_factory=list)
+    gradients: list[GradientCheck] = field(default_factory=list)
+    outside: list[OutsideCheck] = field(default_factory=list)
+    touched_at: int = -1
+    checked_at: set[tuple[int, int]] = field(default_factory=set)
+    clock: WaitingClock = field(init=False)
+    groups: dict[str, list[int]] = field(default_factory=dict)
+    kept: list[ProcessGroup] = field(default_factory=list)
+    hooks: list[RemovableHandle] = field(default_factory=list)
+    calls: deque[ModelCall] = field(default_factory=lambda: deque(maxlen=_MAX_CALLS))
+    under_way: Pass | None = None
+    stepping: int = -1  # the step that an optimizer is in
+    closures: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.clock = WaitingClock(self.unseen)
+        self.schedules = Schedules(self.optimizers)
+
+    def progress(self) -> int:
+        """Return a number that grows while the script makes progress."""
+        return self.steps + self.backwards + self.bare_backwards + self.loaders.batches
+
+    def to_record(self) -> ProbeNotes:
+        """Return everything recorded; also called by the control thread while the rank is blocked."""
+        forwards = sum(model.forwards for model in self.models)
+        return ProbeNotes(
+            counts=Counts(forwards, self.backwards, self.loaders.batches, self.steps),
+            bare_backwards=self.bare_backwards,
+            no_sync_steps=self.no_sync_steps,
+            failures=tuple(self.failures),
+            closures=dict(self.closures),
+            stepping=self.stepping,
+            unseen=self.unseen.to_record(),
+            models=tuple(model.to_record() for model in self.models),
+            calls=Calls(forwards - len(self.calls), tuple(self.calls)),
+            loaders=self.loaders.to_record(),
+            weights=tuple(self.weights),
+            gradients=tuple(self.gradients),
+            outside=tuple(self.outside),
+            waiting=self.clock.to_record(),
+            groups={name: tuple(ranks) for name, ranks in self.groups.items()},
+            messages=self.exchanges.messages,
+            rooted=self.exchanges.rooted(),
+            strange=self.exchanges.strange(),
+            gathered_at=self.gathered.where,
+            threads=self.threads,
+            schedules=self.schedules.to_record(),
+            cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0,
+        )
+
+    # -- what is noted, and when --------------------------------------------------------------------------------
+
+    def built(self, wrapper: DistributedDataParallel, found: bool = False) -> None:
+        """Record a DDP wrapper that was made, or (`found`) was there before the probe."""
+        import torch.distributed as dist
+
+        model = Model(len(self.models), weakref.ref(wrapper), found, type=type(wrapper.module).__name__)
+        self.models.append(model)
+        self.hook(wrapper)
+        model.ranks = list(dist.get_process_group_ranks(wrapper.process_group))
+        remember(wrapper)
+        if not found:
+            model.frozen = [weakref.ref(p) for p in wrapper.module.parameters() if not p.requires_grad]
+            model.versions = _versions(wrapper)
+        model.has_modes = any(map(_has_modes, wrapper.module.modules()))
+        model.statistics = [
+            f"{name}.{buffer}".lstrip(".")
+            for name, module in wrapper.module.named_modules()
+            if "running_mean" in dict(module.named_buffers(recurse=False))
+            for buffer, _ in module.named_buffers(recurse=False)
+        ]
+
+    def hook(self, wrapper: DistributedDataParallel) -> None:
+        """Hear of it when the wrapped module is called; not of one that is compiled with its hooks."""
+        if wrapper.module._compiled_call_impl is not None:
+            return
+        passed_over(_Entering.__call__, inside=True)
+        self.hooks.append(wrapper.module.register_forward_pre_hook(ENTERING))
+
+    @contextlib.contextmanager
+    def unhooked(self) -> Iterator[None]:
+        """Remove the hooks from the wrapped modules within this block."""
+        taken, self.hooks = self.hooks, []
+        for handle in taken:
+            handle.remove()
+        try:
+            yield
+        finally:
+            for model in self.models:
+                if (wrapper := model.wrapper()) is not None:
+                    self.hook(wrapper)
+
+    def model_of(self, wrapper: DistributedDataParallel) -> Model | None:
+        """Return the record of this wrapper."""
+        return next((model for model in self.models if model.wrapper() is wrapper), None)
+
+    def forward(self, wrapper: DistributedDataParallel, arguments: object) -> Model | None:
+        """Record that a DDP model is about to be called, and return its record."""
+        import torch
+
+        model = self.model_of(wrapper)
+        if model is None:
+            return None
+        model.inside = True
+        self.looked_for_changes(model, wrapper)
+        if not torch.is_grad_enabled():
+            model.plain_forwards += 1
+            self.loaders.evaluated()
+            return model
+        model.forwards += 1
+        model.since += 1
+        model.in_evaluation = not wrapper.module.training and model.in_evaluation is not False
+        model.no_sync = not wrapper.require_backward_grad_sync
+        model.pending |= not model.no_sync
+        self.calls.append(ModelCall(model.number, learners_line()))
+        self.loaders.trained()
+        guarded(self, self.unseen, "weights and inputs").looked_at(model, wrapper, arguments)
+        return model
+
+    def looked_at(self, model: Model, wrapper: DistributedDataParallel, arguments: object) -> None:
+        """Record the first inputs of a model, and its weights if they are to be compared before this pass."""
+        if len(model.inputs) < 4 and (crc := input_digest(arguments)) is not None:
+            model.inputs.append(crc)
+        if self.due() and (model.number, self.steps) not in self.checked_at:
+            self.checked_at.add((model.number, self.steps))
+            self.weights.append(weight_check(wrapper, model.number, self.steps, model.frozen, self.unseen))
+
+    def looked_for_changes(
+        self, model: Model, wrapper: DistributedDataParallel, step: int | None = None
+    ) -> None:
+        """Have this model's weights been changed since its optimizer's last step, or since it was wrapped?"""
+        found = _versions(wrapper)
+        if model.versions and found != model.versions and self.stepping < 0:
+            model.touched.append(self.steps if step is None else step)
+        model.versions = found
+
+    def returned(self, model: Model, output: object) -> None:
+        """Record the output of a DDP model's forward; None if it raised."""
+        model.inside = False
+        wrapper = model.wrapper()
+        if wrapper is None or output is None or not (wrapper.static_graph or wrapper.find_unused_parameters):
+            return
+        model.output = "" if _tensors_found(wrapper, output) else type(output).__name__
+
+    def due(self, step: int | None = None) -> bool:
+        """Check whether to compare the weights now: by plan, or because they changed between two steps."""
+        for each in self.optimizers.touched():
+            self.touched_at = self.steps
+            numbers = each.models([model.wrapper() for model in self.models])
+            for model in self.models:
+                if model.number in numbers and self.steps not in model.touched[-1:]:
+                    model.touched.append(self.steps)
+        return self.plan.due(self.steps if step is None else step) or self.touched_at == self.steps
+
+    def entering(self, module: nn.Module) -> None:
+        """Record a wrapped module that is trained by calling it past its wrapper."""
+        import torch
+
+        if not torch.is_grad_enabled():
+            self.loaders.evaluated()
+            return
+        for model in self.models:
+            wrapper = model.wrapper()
+            if wrapper is not None and wrapper.module is module and not model.inside and module.training:
+                model.bypassed += 1
+                model.note("bypassed")
+
+    def backward(self) -> Pass | None:
+        """Record that a backward pass begins; None for one inside another (reentrant checkpointing)."""
+        if self.under_way is not None:
+            self.under_way.nested = True
+            return None
+        pending = [model for model in self.models if model.pending]
+        self.backwards += bool(pending)
+        if self.stepping >= 0 and not steps_around():
+            self.stepping = -1  # a step that has raised has not said that it is over
+        if self.stepping >= 0:
+            self.closures[self.stepping] = self.closures.get(self.stepping, 0) + 1
+            if len(self.closures) > _MAX_CALLS:
+                del self.closures[min(self.closures)]
+        for model in pending:
+            model.pending = False
+            model.backwards += 1
+            model.evaluating += model.in_evaluation is True
+            model.in_evaluation = None
+            wrapper = model.wrapper()
+            if wrapper is not None and model.has_modes and self.plan.due(self.steps):
+                model.modes[self.steps] = _in_evaluation(wrapper.module)
+            model.reduced = {}
+            model.note("backward")
+        called = [model for model in self.models if model.forwards]
+        # One model that waits for the only backward pass is what most scripts have: nothing to tell apart.
+        apart = called if len(called) > 1 or not pending else []
+        self.under_way = Pass(pending, {model.number: _gradients(model) for model in apart})
+        return self.under_way
+
+    def reduced(self, backward_pass: Pass | None) -> None:
+        """Record the end of a backward pass, and of the reduction of the gradients that it reached."""
+        if backward_pass is None:
+            return
+        self.under_way = None
+        self.find_reached_models(backward_pass)
+        for model in backward_pass.pending:
+            wrapper = model.wrapper()
+            if wrapper is not None and not model.pending:
+                taken = managed(wrapper)
+                model.parameters, model.without_gradient = len(taken), []
+                model.unheard += not getattr(wrapper, "_static_graph_delay_allreduce_enqueued", True)
+                if any(p.grad is None for p in taken):
+                    named = wrapper.module.named_parameters()
+                    without = {name: p for name, p in named if p.requires_grad and p.grad is None}
+                    model.without_gradient = list(without)
+                    model.cut |= {name for name, p in without.items() if self.gathered.fed_by(p)}
+                now = set(model.without_gradient)
+                model.never = now if model.never is None else model.never & now
+                if self.plan.due(self.steps):
+                    model.reduced = reduced_gradients(wrapper, model.number, self.unseen)
+
+    def find_reached_models(self, backward_pass: Pass) -> None:
+        """Find the models this backward pass reached: one that did not wait for it does not reduce its gradients."""
+        bare = False
+        for model in self.models:
+            before = backward_pass.before.get(model.number)
+            reached = before is None or _gradients(model) != before
+            if model in backward_pass.pending:
+                if reached:
+                    model.since = 0
+                else:
+                    model.pending = True
+                    model.backwards -= 1
+            elif before is not None and reached and not model.no_sync:
+                # The reducer has finished what the last forwards have begun: this pass it does not see.
+                bare = True
+                model.bare_backwards += 1
+                model.note("bare_backward")
+        self.bare_backwards += bare
+        self.backwards -= bool(backward_pass.pending) and all(
+            model.pending for model in backward_pass.pending
+        )
+
+    def step(self, optimizer: Optimizer) -> None:
+        """Record that an optimizer is about to step."""
+        import torch
+
+        if is_inner_step():
+            return
+        for model in self.models:
+            if model.no_sync and model.forwards:
+                self.no_sync_steps += 1
+                model.no_sync_steps += 1
+                model.note("no_sync_step")
+        if not self.models:
+            self.loaders.trained()
+        own = self.optimizers.of(optimizer)
+        wrappers = [model.wrapper() for model in self.models]
+        self.stepping = self.steps
+        if self.plan.due(self.steps):
+            self.threads = max(self.threads, torch.get_num_threads())
+            reduced = {name: left for model in self.models for name, left in model.reduced.items()}
+            self.gradients.append(gradient_check(optimizer, wrappers, self.steps, reduced, self.unseen))
+        if self.due(own.steps):
+            self.outside.append(outside_check(optimizer, wrappers, own.number, own.steps, self.unseen))
+        for model in self.models:
+            if model.number in own.models(wrappers):
+                model.steps += 1
+                self.looked_for_unfinished(model)
+        own.steps += 1
+        self.steps += 1
+
+    def stepped(self, optimizer: Optimizer) -> None:
+        """Record that an optimizer has stepped."""
+        if is_inner_step():
+            return
+        self.stepping = -1
+        own = self.optimizers.of(optimizer)
+        own.remember()
+        numbers = own.models([model.wrapper() for model in self.models])
+        for model in self.models:
+            wrapper = model.wrapper()
+            if wrapper is not None and model.number in numbers:
+                model.versions = _versions(wrapper)
+
+    def looked_for_unfinished(self, model: Model) -> None:
+        """Record that DDP still waits for gradients of a model whose optimizer is about to step."""
+        wrapper = model.wrapper()
+        if wrapper is None or model.wrapped is not None or not model.backwards:
+            return
+        try:
+            wrapper._check_reducer_finalized()
+        except RuntimeError as error:
+            model.unfinished, model.wrapped = str(error)[:2000], wrapped_model(wrapper)
+            model.note("unfinished")
+
+    def leaving(self) -> None:
+        """Keep the connections of a process group that is about to be destroyed.
+
+        A rank that leaves early would otherwise end its peers with an error about a lost connection; while they wait,
+        they can be proved to wait for it.
+        """
+        self.groups.update(groups.group_members())
+        self.kept.extend(groups.world().pg_map)
+        self.finish()  # the models may be gone when the script has ended
+
+    def failed(self, what: str, error: BaseException, where: Model | Pass | None) -> None:
+        """Record that a forward or backward pass raised: the learner's code may catch the error and continue."""
+        model: Model | None
+        if isinstance(where, Pass):
+            # A pass that no model waits for belongs to the one that was called last.
+            called = [self.models[call.model] for call in self.calls][-1:]
+            model = next(iter(where.pending or called), None)
+        else:
+            model = where
+        forwards = model.since if model is not None else 0
+        if isinstance(where, Pass):
+            self.under_way = None
+            self.find_reached_models(where)
+        if len(self.failures) >= _MAX_EVENTS:
+            return
+        wrapper = model.wrapper() if model is not None else None
+        self.failures.append(
+            Failure(
+                what,
+                type(error).__name__,
+                learners_line(),
+                str(error)[:2000],
+                wrapped_model(wrapper) if wrapper and len(self.failures) < _MAX_FAILED_MODELS else None,
+                forwards,
+                isinstance(where, Pass) and where.nested,
+            )
+        )
+
+    def finish(self) -> None:
+        """Record the weights at the end of training; a second call replaces the first one's record."""
+        for model in self.models:
+            wrapper = model.wrapper()
+            # One from an earlier cell that is not used here is none of this run's business.
+            if wrapper is not None and (model.forwards or not model.found):
+                self.looked_for_changes(model, wrapper, -1)
+                self.weights.append(weight_check(wrapper, model.number, -1, model.frozen, self.unseen))
+        wrappers = [model.wrapper() for model in self.models]
+        for each in self.optimizers.found:
+            optimizer = each.optimizer()
+            if optimizer is not None:
+                self.outside.append(outside_check(optimizer, wrappers, each.number, -1, self.unseen))
+
+
+def _has_modes(module: nn.Module) -> bool:
+    """Check whether the module computes something else in evaluation mode."""
+    from torch import nn
+
+    norms = nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm
+    drops = nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout
+    return isinstance(module, norms) or (isinstance(module, drops) and module.p > 0)
+
+
+def _in_evaluation(module: nn.Module) -> tuple[str, ...]:
+    """List the parts that are in evaluation mode and compute something else in it."""
+    return tuple(
+        f"{name or 'the model'} ({type(part).__name__})"
+        for name, part in module.named_modules()
+        if not part.training and _has_modes(part)
+    )
+
+
+def _versions(wrapper: DistributedDataParallel) -> tuple[int, ...]:
+    """Return how often each parameter of the model has been changed in place."""
+    return tuple(parameter._version for parameter in wrapper._module_parameters)
+
+
+def _gradients(model: Model) -> Gradients:
+    wrapper = model.wrapper()
+    grads = [p.grad for p in managed(wrapper)] if wrapper is not None else []
+    return [None if grad is None else (id(grad), grad._version) for grad in grads]
+
+
+def _tensors_found(wrapper: DistributedDataParallel, output: object) -> bool:
+    """Check whether DDP finds a tensor in forward's result from which a backward pass could begin."""
+    from torch import Tensor
+    from torch.nn.parallel import distributed
+    from torch.utils import _pytree
+
+    found = _pytree.tree_leaves(output) if wrapper.static_graph else distributed._find_tensors(output)
+    return any(isinstance(each, Tensor) and each.requires_grad for each in found)
+
+
+CURRENT: Probe | None = None
+
+
+def note_with(probe: Probe | None) -> None:
+    """Let this probe, or none, record what wrapped modules do from now on."""
+    global CURRENT
+    CURRENT = probe
+
+
+class _Entering:
+    """Called before the forward of every wrapped module.
+
+    A copy of the module, or one that was saved, has in its place a function that does nothing and needs no course.
+    """
+
+    __name__ = "entering"
+
+    def __call__(self, module: nn.Module, arguments: object) -> None:
+        if CURRENT is not None:
+            guarded(CURRENT, CURRENT.unseen, "calls past DDP").entering(module)
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, str]]:
+        return getattr, ({}, "get")  # {}.get(module, arguments) gives the arguments
+
+
+ENTERING = _Entering()

@@ -1,0 +1,83 @@
+"""The learning rate schedules of a rank: for how many steps each was made, and how many steps it has made.
+
+Used inside a rank, within `watching`.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from realranks.outcome.probe_notes import ScheduleNotes
+from realranks.watch.guard import Replace
+from realranks.watch.lines import learners_line
+from realranks.watch.optimizers import Optimizers
+
+if TYPE_CHECKING:
+    from torch.optim.lr_scheduler import LRScheduler
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+_MAX_SCHEDULES = 8
+#: Where a schedule that ends says when.
+_LENGTHS = {"OneCycleLR": "total_steps", "CosineAnnealingLR": "T_max", "PolynomialLR": "total_iters"}
+
+
+class Schedules:
+    """Those of this rank, counted as they are made."""
+
+    def __init__(self, optimizers: Optimizers) -> None:
+        self._optimizers = optimizers
+        self._found: list[tuple[weakref.ref[LRScheduler], ScheduleNotes]] = []
+        self._parts: weakref.WeakSet[LRScheduler] = weakref.WeakSet()
+
+    def wrap(self, stack: ExitStack, replace: Replace, noting: Schedules) -> None:
+        """Note them until the stack is closed; `noting` has these methods and never raises."""
+        from torch.optim.lr_scheduler import LRScheduler, SequentialLR
+
+        def make(original: Callable[_P, _R]) -> Callable[_P, _R]:
+            def step(*arguments: _P.args, **options: _P.kwargs) -> _R:
+                done = original(*arguments, **options)
+                noting.stepped(arguments[0])  # type: ignore[arg-type]
+                return done
+
+            return step
+
+        for owner in (LRScheduler, SequentialLR):
+            replace(stack, owner, "step", make)
+
+    def stepped(self, schedule: LRScheduler) -> None:
+        """Record a schedule's step; a schedule makes its first when it is created, unless it is composed of others."""
+        for part in getattr(schedule, "_schedulers", ()):
+            self._parts.add(part)
+            self._found = [each for each in self._found if each[0]() is not part]
+        length = length_of(schedule)
+        if length is None or schedule in self._parts:
+            return
+        number = next(
+            (n for n, (known, _) in enumerate(self._found) if known() is schedule), len(self._found)
+        )
+        where = self._found[number][1].where if number < len(self._found) else learners_line()
+        steps = self._optimizers.of(schedule.optimizer).steps
+        notes = ScheduleNotes(type(schedule).__name__, length, int(schedule.last_epoch), steps, where)
+        self._found[number : number + 1] = [(weakref.ref(schedule), notes)]
+
+    def to_record(self) -> tuple[ScheduleNotes, ...]:
+        """Return the notes, leaving out schedules that are part of another."""
+        return tuple(notes for _, notes in self._found[:_MAX_SCHEDULES])
+
+
+def length_of(schedule: object) -> int | None:
+    """Return the number of steps after which a schedule ends; None if it has no end, or does not say."""
+    length = getattr(schedule, _LENGTHS.get(type(schedule).__name__, ""), None)
+    for each in getattr(schedule, "lr_lambdas", ()):
+        # As transformers makes them.
+        keywords = getattr(each, "keywords", None)
+        length = keywords.get("num_training_steps") if isinstance(keywords, Mapping) else None
+    if type(schedule).__name__ == "SequentialLR":
+        last = length_of(schedule._schedulers[-1])  # type: ignore[attr-defined]
+        length = schedule._milestones[-1] + last if last is not None else None  # type: ignore[attr-defined]
+    return length if type(length) is int and length > 0 else None
