@@ -178,6 +178,14 @@ class Notebook:
         look = Look(self.asked, seen, wires.get_statuses(seconds, detail=True))
         self.looks = (*self.looks[1 - _LOOKS :], look)
 
+    @property
+    def still(self) -> bool:
+        """True if no thread of a rank has moved, or wanted to, between the last two looks."""
+        if len(self.looks) < 2:
+            return False
+        before, now = (look.statuses for look in self.looks[-2:])
+        return all(rank in before and status.still_since(before[rank]) for rank, status in now.items())
+
     def forget_looks(self) -> None:
         """Discard the looks from before the ranks moved."""
         self.looks = ()
@@ -415,7 +423,8 @@ def _two_looks(
 ) -> tuple[dict[int, RankStatus], dict[int, RankStatus], bool] | None:
     """Return an earlier and a later status of every rank, and whether all earlier ones precede all later ones.
 
-    None if a machine has not looked twice since its ranks moved last. A machine that has finished needs one look.
+    None if a machine has not looked twice since its ranks moved last. A machine that has finished needs one look, or
+    two where a thread of its ranks was busy at the first.
     """
     if any(len(notes.looks) < 2 and not notes.over for notes in machines):
         return None
@@ -424,7 +433,7 @@ def _two_looks(
     ordered = True
     for notes in machines:
         last = notes.looks[-1:]
-        earlier = last if notes.over else notes.looks[:-1]
+        earlier = notes.looks[:-1] or last
         read_by_all = [
             look
             for look in earlier

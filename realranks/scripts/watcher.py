@@ -87,7 +87,7 @@ def watch_machine(ranks: AttachedRanks, attached: AttachedRun) -> Outcome | None
     last: dict[int, RankStatus] = {}
     others: dict[int, int] = {}
     heard = time.monotonic()
-    over = False
+    over = settled = False
     while True:
         _pump(ranks, _MACHINE_SECONDS)
         # Before anything is written: what comes of ranks that have been freed elsewhere does not belong into the file.
@@ -95,7 +95,7 @@ def watch_machine(ranks: AttachedRanks, attached: AttachedRun) -> Outcome | None
             _free(ranks, run, hang=hang)
             return None
         collect(run)
-        if not over:
+        if not settled:
             replies = ranks.ask(StatusRequest(brief=True), StatusReply, 1.0)
             now = {rank: reply.status for rank, reply in replies.items()}
             running = [link.rank for link in run.running()]
@@ -109,7 +109,8 @@ def watch_machine(ranks: AttachedRanks, attached: AttachedRun) -> Outcome | None
                 book.forget_looks()
             last = now
             book.write(run)
-        found = {notes.machine: notes.written_ns for notes in book.others()}
+            settled = over and book.still
+        found = {notes.machine: notes.over or notes.written_ns for notes in book.others()}
         if found != others or not over:
             others, heard = found, time.monotonic()
         if attached.ranks[0] == 0:

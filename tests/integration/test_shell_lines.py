@@ -24,7 +24,8 @@ TABLE = shell_lines.TABLE["run"]
 BIN = Path(sys.executable).parent
 ALONE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
 NETWORK = "ip link set lo up; ip addr add 10.0.0.1/8 dev lo"
-#: Without torch, which costs each rank seconds to load; under the doctor it is loaded.
+#: Without torch, which costs each rank seconds to load; under the doctor it is loaded. A line is one write: ranks share
+#: the pipe.
 TRAIN = """\
 import argparse, os, sys
 
@@ -36,7 +37,7 @@ for _ in range(parser.parse_args().epochs):
         dist.init_process_group("gloo")
         dist.barrier()
         dist.destroy_process_group()
-    print("rank", os.environ.get("RANK", 0), "of", os.environ.get("WORLD_SIZE", 1), flush=True)
+    print(f"rank {os.environ.get('RANK', 0)} of {os.environ.get('WORLD_SIZE', 1)}", flush=True)
 """
 HANGS = """\
 import torch, torch.distributed as dist

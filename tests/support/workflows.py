@@ -28,7 +28,13 @@ def execute(step: dict[str, Any], checkout: Path, **variables: str) -> subproces
     """Run a step's `run` in this Python's environment, as GitHub does: in bash, which stops at an error."""
     on_runner = {"GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": f"{OWNER}/{NAME}"}
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    ours = (
+        "PYTHONPATH",
+        "MAKEFLAGS",
+        "MAKELEVEL",
+        "MFLAGS",
+    )  # a make that is run by a make says where it enters
+    clean = {name: value for name, value in os.environ.items() if name not in ours}
     return subprocess.run(
         ["bash", "-e", "-c", step["run"]],
         cwd=checkout,

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,7 +11,7 @@ from realranks.outcome.places import Frame
 from realranks.ranks.codec import encode
 from realranks.ranks.messages import JobReply
 from realranks.ranks.status import RankStatus
-from realranks.scripts.machines import Look, Notes, NotesError, RankNotes, outcome_of, read_folder
+from realranks.scripts.machines import Look, Notebook, Notes, NotesError, RankNotes, outcome_of, read_folder
 from realranks.versions import version
 from tests.support.outcomes import collective
 
@@ -72,6 +73,21 @@ def test_a_rank_that_waits_for_one_of_another_machine_that_is_through_is_a_proof
     assert outcome.kind is Kind.HANG
     assert outcome.proved
     assert outcome.waiting[0].missing == (1,)
+
+
+def test_a_rank_that_is_through_is_looked_at_again_until_its_threads_rest(tmp_path):
+    """gloo's thread may still take what the last collective has left; a single look would keep the proof away."""
+    busy, rests = (
+        status(1, through=True, loops={"12": (turns, wants)}) for turns, wants in ((300, True), (400, False))
+    )
+    book = Notebook(tmp_path, "a job", 0, "train.py", 2, [SimpleNamespace(rank=1)])
+    asked = SimpleNamespace(get_statuses=lambda *_, **__: {1: answers.pop(0)})
+    answers = [busy, busy, rests]
+    for at_rest in (False, False, True):
+        book.look(asked, 1.0)
+        assert book.still is at_rest
+        outcome = outcome_of([BOTH_BLOCKED[0], dataclasses.replace(THROUGH, looks=book.looks)])
+        assert (outcome is not None and outcome.proved) is at_rest
 
 
 def test_looks_in_no_known_order_prove_nothing():
