@@ -10,7 +10,7 @@ import pytest
 
 from course_lib.lessons.checkpoints.lab import (
     WAYS,
-    KillExplorer,
+    explore_kills,
     left_on_disk,
     next_job,
     size_of_new,
@@ -185,11 +185,12 @@ def test_what_a_kill_leaves(way, after, end):
 
 
 def test_the_explorable_kills_where_its_controls_say():
-    explorer = KillExplorer()
-    assert f"Killed after {explorer.size // 2} of {explorer.size} bytes" in explorer.static.title
+    explorer = explore_kills()
+    size = size_of_new()
+    assert f"Killed after {size // 2} of {size} bytes" in explorer.static.title
     explorer.way.value = RENAMED
     assert "the next job resumes at step 10" in explorer.picture.value
-    explorer.kill_at.value = explorer.size + 1
+    explorer.kill_at.value = size + 1
     assert "the next job finds no checkpoint" in explorer.picture.value
 
 

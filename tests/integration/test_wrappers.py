@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from course_lib.lessons.wrappers.lab import MODES, PLACES, WAYS, PlacesExplorer, ended, needed
+from course_lib.lessons.wrappers.lab import MODES, PLACES, WAYS, ended, explore_places, needed
 from realranks.cells.run import run_quietly
 
 #: What becomes of the gradient in the three modes, where it is not averaged in all of them.
@@ -54,7 +54,7 @@ def test_a_wrapper_is_always_right_and_two_models_raise_where_an_unused_path_is_
 
 
 def test_a_choice_runs_on_two_real_ranks():
-    explorer = PlacesExplorer()
+    explorer = explore_places()
     assert "in forward: equal; .grad averaged" in explorer.picture.value
     explorer.place.value = "put in another's place after wrapping"
     assert "each rank's own, then an error" in explorer.picture.value.replace("&#x27;", "'")

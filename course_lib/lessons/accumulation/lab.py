@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
-from course_lib.lab.explorer import Explorer, in_turn, to_find
+from course_lib.lab.explorer import Explorer, buttons, explore, tick
 from realranks.cells.run import run_quietly
 from realranks.draw import Arrow, Box, Drawing, Text
 from realranks.draw.drawing import Shape
@@ -276,65 +277,26 @@ def draw_clips(
     return Drawing(760, 236, tuple(shapes), alt, title)
 
 
-class LoopExplorer(Explorer):
-    """Choose what stands where in the loop: the strip and what the steps see, computed, and run on two real ranks."""
+def explore_loop() -> Explorer:
+    """Return controls for what stands where in the loop: what the steps see, computed, and run on two real ranks."""
 
-    controls = "K, zero_grad, the divisor, no_sync, a short last group, a step at its end"
+    def draw(**chosen: Any) -> tuple[Drawing, str]:
+        loop = Loop(**chosen)
+        seen = computed(loop)
+        return _strip(loop, ".grad", verdict(loop, seen), seen), f"two real ranks: {_measured(loop)}"
 
-    def __init__(self) -> None:
-        import ipywidgets as widgets
-
-        style = {"style": {"description_width": "9em", "button_width": "auto"}}
-        self.k = widgets.ToggleButtons(options=[1, 2, 4], value=4, description="K", **style)
-        self.divide = widgets.ToggleButtons(
-            options=[(each.value, each) for each in Divide],
-            value=Divide.GROUP,
-            description="loss divided by",
-            **style,
-        )
-        self.no_sync = widgets.ToggleButtons(
-            options=[(each.value, each) for each in NoSync],
-            value=NoSync.ALL_BUT_LAST,
-            description="under no_sync",
-            **style,
-        )
-        self.zero_inside = widgets.Checkbox(description="zero_grad before each micro-batch", indent=False)
-        self.short = widgets.Checkbox(description="half a group is left over", indent=False)
-        self.step_at_end = widgets.Checkbox(
-            True, description="a step after the last micro-batch", indent=False
-        )
-        self.boxes = (self.k, self.divide, self.no_sync, self.zero_inside, self.short, self.step_at_end)
-        self.picture, self.result = widgets.HTML(), widgets.HTML()
-        for control in self.boxes:
-            control.observe(lambda _: self._show(), names="value")
-        goals = to_find(
-            "8000 and 1111 / 3333; two settings that send more than they need and are right; two loops whose last "
-            "group counts for less than it should."
-        )
-        self.static = self._computed()
-        self.whole = widgets.VBox([goals, *self.boxes, self.picture, self.result])
-        self._show()
-
-    @property
-    def loop(self) -> Loop:
-        """The one that is chosen."""
-        return Loop(
-            self.k.value,
-            self.zero_inside.value,
-            self.divide.value,
-            self.no_sync.value,
-            self.short.value,
-            self.step_at_end.value,
-        )
-
-    @in_turn
-    def _show(self) -> None:
-        self.picture.value = self._computed().svg()
-        self.result.value = f"two real ranks: {_measured(self.loop)}"
-
-    def _computed(self) -> Drawing:
-        seen = computed(self.loop)
-        return _strip(self.loop, ".grad", verdict(self.loop, seen), seen)
+    return explore(
+        draw,
+        "K, zero_grad, the divisor, no_sync, a short last group, a step at its end",
+        "8000 and 1111 / 3333; two settings that send more than they need and are right; two loops whose last "
+        "group counts for less than it should.",
+        k=buttons("K", [1, 2, 4], 4),
+        divide=buttons("loss divided by", {each.value: each for each in Divide}, Divide.GROUP),
+        no_sync=buttons("under no_sync", {each.value: each for each in NoSync}, NoSync.ALL_BUT_LAST),
+        zero_inside=tick("zero_grad before each micro-batch"),
+        short=tick("half a group is left over"),
+        step_at_end=tick("a step after the last micro-batch", True),
+    )
 
 
 def _measured(loop: Loop) -> str:
@@ -346,8 +308,3 @@ def _measured(loop: Loop) -> str:
         rank: ", ".join(f"{step:g}" for step in seen.steps) for rank, seen in sorted(outcome.values.items())
     }
     return "; ".join(f"rank {rank}: {each}" for rank, each in steps.items())
-
-
-def explore_loop() -> LoopExplorer:
-    """Return the controls and the picture, to be the last line of a cell."""
-    return LoopExplorer()

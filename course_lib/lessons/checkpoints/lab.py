@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from course_lib.lab.explorer import Explorer, in_turn, to_find
+from course_lib.lab.explorer import Explorer, buttons, explore
 from realranks.cells.run import run_quietly
 from realranks.draw import Arrow, Bar, Box, Cell, Drawing, Frame, Lane, Stepper, Text, grid, lanes
 from realranks.draw.drawing import Shape
@@ -227,47 +227,29 @@ def left_on_disk(way: str, kill_at: int) -> dict[str, tuple[int, str]]:
         return left
 
 
-class KillExplorer(Explorer):
-    """Kill the rank that writes, after any number of bytes: what the next process finds."""
+def explore_kills() -> Explorer:
+    """Return controls that kill the rank that writes, after any number of bytes: what the next process finds."""
+    import ipywidgets as widgets
 
-    controls = "the way in which a checkpoint is written, and the byte at which its writer is killed"
-
-    def __init__(self) -> None:
-        import ipywidgets as widgets
-
-        self.size = int(run_quietly(size_of_new, ranks=1, init=False).values[0])
-        self.way = widgets.ToggleButtons(options=list(WAYS), style={"button_width": "auto"})
-        self.kill_at = widgets.IntSlider(
-            self.size // 2,
-            0,
-            self.size + 1,
-            description="killed at byte",
-            continuous_update=False,
-            layout={"width": "95%"},
-            style={"description_width": "auto"},
-        )
-        self.picture = widgets.HTML()
-        goals = to_find(
-            "all bytes at which the file that is being written can be loaded; a kill after which the next job finds no "
-            f"<code>model.pt</code> at all. (The last place, {self.size + 1}, is after the last byte: between "
-            "<code>os.remove</code> and <code>os.rename</code>, for example.)"
-        )
-        self.whole = widgets.VBox([goals, self.way, self.kill_at, self.picture])
-        self.static = self._run()
-        for control in (self.way, self.kill_at):
-            control.observe(lambda _: self._run(), names="value")
-
-    @in_turn
-    def _run(self) -> Drawing:
-        way, kill_at = self.way.value, self.kill_at.value
-        drawing = draw_left(left_on_disk(way, kill_at), way, kill_at, self.size)
-        self.picture.value = drawing.svg()
-        return drawing
-
-
-def explore_kills() -> KillExplorer:
-    """Return the controls and the picture, to be the last line of a cell."""
-    return KillExplorer()
+    size = int(run_quietly(size_of_new, ranks=1, init=False).values[0])
+    kill_at = widgets.IntSlider(
+        size // 2,
+        0,
+        size + 1,
+        description="killed at byte",
+        continuous_update=False,
+        layout={"width": "95%"},
+        style={"description_width": "auto"},
+    )
+    return explore(
+        lambda way, kill_at: draw_left(left_on_disk(way, kill_at), way, kill_at, size),
+        "the way in which a checkpoint is written, and the byte at which its writer is killed",
+        "all bytes at which the file that is being written can be loaded; a kill after which the next job finds no "
+        f"<code>model.pt</code> at all. (The last place, {size + 1}, is after the last byte: between "
+        "<code>os.remove</code> and <code>os.rename</code>, for example.)",
+        way=buttons("", list(WAYS), label="0"),
+        kill_at=kill_at,
+    )
 
 
 def next_job(left: Mapping[str, tuple[int, str]]) -> str:

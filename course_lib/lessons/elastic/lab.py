@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
-from course_lib.lab.explorer import Explorer, in_turn, to_find
+from course_lib.lab.explorer import Explorer, buttons, explore
 from course_lib.lessons.elastic.accidents import LOG, MACHINE, note
 from course_lib.tasks.launching import become_a_process, end_those_that_have_returned, leave, run_as_main
 from realranks.draw import Arrow, Bar, Box, Drawing, Frame, Lane, LaneDrawing, Stepper, Text, lanes
@@ -458,42 +458,17 @@ def _in_words(seconds: float) -> str:
     return f"{seconds:.2g} s"
 
 
-class IntervalExplorer(Explorer):
-    """Choose what a save and a restart cost, and how many GPUs there are: what is lost with which interval."""
-
-    controls = "seconds that a save and a restart take, and the number of GPUs"
-
-    def __init__(self) -> None:
-        import ipywidgets as widgets
-
-        def choose(what: str, values: Sequence[int], value: int) -> widgets.ToggleButtons:
-            fits = {"button_width": "auto", "description_width": "7em"}
-            options = [(f"{number:,}", number) for number in values]
-            return widgets.ToggleButtons(options=options, value=value, description=what, style=fits)
-
-        self.gpus = choose("GPUs", (8, 64, 512, 4096, 16_384), 16_384)
-        self.save = choose("a save: s", (1, 15, 60, 300), 60)
-        self.restart = choose("a restart: s", (10, 60, 300, 600), 600)
-        self.picture = widgets.HTML()
-        goals = to_find(
-            "the slowest save with which 16,384 GPUs and a restart of ten minutes train for more than 90 % of the "
-            "time. By how much does the best interval change with eight times the GPUs? And with another restart?"
-        )
-        self.whole = widgets.VBox([goals, self.gpus, self.save, self.restart, self.picture])
-        self.static = self._draw()
-        for control in (self.gpus, self.save, self.restart):
-            control.observe(lambda _: self._draw(), names="value")
-
-    @in_turn
-    def _draw(self) -> Drawing:
-        drawing = draw_intervals(self.save.value, self.restart.value, self.gpus.value)
-        self.picture.value = drawing.svg()
-        return drawing
-
-
-def explore_intervals() -> IntervalExplorer:
-    """Return the controls and the picture, to be the last line of a cell."""
-    return IntervalExplorer()
+def explore_intervals() -> Explorer:
+    """Return controls for what a save and a restart cost, and how many GPUs there are: what is lost by interval."""
+    return explore(
+        lambda gpus, save, restart: draw_intervals(save, restart, gpus),
+        "seconds that a save and a restart take, and the number of GPUs",
+        "the slowest save with which 16,384 GPUs and a restart of ten minutes train for more than 90 % of the "
+        "time. By how much does the best interval change with eight times the GPUs? And with another restart?",
+        gpus=buttons("GPUs", {f"{number:,}": number for number in (8, 64, 512, 4096, 16_384)}, 16_384),
+        save=buttons("a save: s", (1, 15, 60, 300), 60),
+        restart=buttons("a restart: s", (10, 60, 300, 600), 600),
+    )
 
 
 # --- what questions ask ----------------------------------------------------------------------------------------------

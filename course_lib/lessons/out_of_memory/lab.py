@@ -13,7 +13,7 @@ from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Literal, TypedDict
 
-from course_lib.lab.explorer import Explorer, to_find
+from course_lib.lab.explorer import Explorer, buttons, explore, slider, tick
 from course_lib.lessons.process_groups.lab import objects_in
 from realranks.cells.run import run_quietly
 from realranks.draw import Arrow, Box, Cell, Drawing, Text, grid
@@ -239,43 +239,18 @@ def _shown(step: Step | None, waits: bool) -> tuple[str, str]:
     return "communication" if mixed else "even", "images " + " and ".join(map(str, step["met"]))
 
 
-class FailureExplorer(Explorer):
-    """Choose where rank 0 runs out of memory, what its handler does, and two options of DDP; each choice runs."""
-
-    controls = "where in a step memory runs out, what the handler does, buffers, find_unused_parameters"
-
-    def __init__(self) -> None:
-        import ipywidgets as widgets
-
-        style = {"style": {"description_width": "9em", "button_width": "auto"}}
-        self.place = widgets.ToggleButtons(
-            options=[*PLACES.items()], value="forward", description="no memory in", **style
-        )
-        self.handler = widgets.ToggleButtons(options=[*HANDLERS.items()], description="rank 0 then", **style)
-        self.buffers = widgets.Checkbox(description="a BatchNorm, whose buffers are broadcast", indent=False)
-        self.unused = widgets.Checkbox(description="find_unused_parameters=True", indent=False)
-        self.boxes = (self.place, self.handler, self.buffers, self.unused)
-        self.picture = widgets.HTML()
-        for control in self.boxes:
-            control.observe(lambda _: self._show(), names="value")
-        goals = to_find(
-            "the first place at which rank 0 raises; a place where going on is silent to the end; then, where all "
-            "<i>agree</i>: a failure in the forward that is survived, and one that is not."
-        )
-        self.whole = widgets.VBox([goals, *self.boxes, self.picture])
-        self.static = self._show()
-
-    def _show(self) -> Drawing:
-        drawing = draw_steps(
-            measured(self.place.value, self.handler.value, self.buffers.value, self.unused.value)
-        )
-        self.picture.value = drawing.svg()
-        return drawing
-
-
-def explore_failures() -> FailureExplorer:
-    """Return the controls and the picture, to be the last line of a cell."""
-    return FailureExplorer()
+def explore_failures() -> Explorer:
+    """Return controls for where memory runs out, what the handler does, and DDP's options: each choice runs."""
+    return explore(
+        lambda place, handler, buffers, unused: draw_steps(measured(place, handler, buffers, unused)),
+        "where in a step memory runs out, what the handler does, buffers, find_unused_parameters",
+        "the first place at which rank 0 raises; a place where going on is silent to the end; then, where all "
+        "<i>agree</i>: a failure in the forward that is survived, and one that is not.",
+        place=buttons("no memory in", PLACES, "forward"),
+        handler=buttons("rank 0 then", HANDLERS),
+        buffers=tick("a BatchNorm, whose buffers are broadcast"),
+        unused=tick("find_unused_parameters=True"),
+    )
 
 
 # The price of a failure
@@ -344,66 +319,23 @@ def draw_prices(by_hand: Price, restart: Price, now: float) -> Drawing:
     )
 
 
-class PriceExplorer(Explorer):
-    """Failure rate, checkpoint interval, price of a restart and of the reduction by hand; computed."""
+def explore_prices() -> Explorer:
+    """Return controls for how often steps fail and what each way out costs; computed."""
 
-    controls = (
-        "how often steps fail, the checkpoint interval, what a restart costs, what reducing by hand costs"
+    def draw(rarity: int, interval: int, restart: int, overhead: float) -> Drawing:
+        again = Price("restart", 0.0, restart + (interval + 1) / 2, dashed=True)
+        return draw_prices(Price("by hand", overhead, 0.0), again, 1 / rarity)
+
+    return explore(
+        draw,
+        "how often steps fail, the checkpoint interval, what a restart costs, what reducing by hand costs",
+        "settings in which a restart is cheaper with one failure in 100 steps, and settings in which it is dearer "
+        "with one in 10,000.",
+        rarity=slider("one failure in so many steps", [10, 100, 1000, 10_000, 100_000], 1000),
+        interval=slider("a checkpoint after so many steps", [10, 30, 100, 300, 1000], 100),
+        restart=slider("a restart takes as long as so many", [0, 10, 60, 300, 1000], 60),
+        overhead=slider("by hand, a step takes longer by", [0.01, 0.05, 0.1, 0.2, 0.4], 0.1),
     )
-
-    def __init__(self) -> None:
-        import ipywidgets as widgets
-
-        style = {"style": {"description_width": "17em"}, "layout": widgets.Layout(width="36em")}
-        self.rarity = widgets.SelectionSlider(
-            options=[10, 100, 1000, 10_000, 100_000],
-            value=1000,
-            description="one failure in so many steps",
-            **style,
-        )
-        self.interval = widgets.SelectionSlider(
-            options=[10, 30, 100, 300, 1000],
-            value=100,
-            description="a checkpoint after so many steps",
-            **style,
-        )
-        self.restart = widgets.SelectionSlider(
-            options=[0, 10, 60, 300, 1000],
-            value=60,
-            description="a restart takes as long as so many",
-            **style,
-        )
-        self.overhead = widgets.SelectionSlider(
-            options=[0.01, 0.05, 0.1, 0.2, 0.4],
-            value=0.1,
-            description="by hand, a step takes longer by",
-            **style,
-        )
-        self.boxes = (self.rarity, self.interval, self.restart, self.overhead)
-        self.picture = widgets.HTML()
-        for control in self.boxes:
-            control.observe(lambda _: self._show(), names="value")
-        goals = to_find(
-            "settings in which a restart is cheaper with one failure in 100 steps, and settings in which it is dearer "
-            "with one in 10,000."
-        )
-        self.whole = widgets.VBox([goals, *self.boxes, self.picture])
-        self.static = self._show()
-
-    def _show(self) -> Drawing:
-        lost = (self.interval.value + 1) / 2
-        drawing = draw_prices(
-            Price("by hand", self.overhead.value, 0.0),
-            Price("restart", 0.0, self.restart.value + lost, dashed=True),
-            1 / self.rarity.value,
-        )
-        self.picture.value = drawing.svg()
-        return drawing
-
-
-def explore_prices() -> PriceExplorer:
-    """Return the controls and the picture, to be the last line of a cell."""
-    return PriceExplorer()
 
 
 # Restarts

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from course_lib.lab.deals import deal, deal_all
-from course_lib.lab.explorer import Explorer, in_turn
+from course_lib.lab.explorer import Explorer, buttons, explore, slider, tick
 from realranks.cells.run import run_quietly
 from realranks.draw import Arrow, Box, Cell, Drawing, Text, grid
 from realranks.draw.drawing import Shape
@@ -176,54 +176,28 @@ def _listed(indices: Sequence[int]) -> str:
     return ", ".join(map(str, indices)) or "none"
 
 
-class DealExplorer(Explorer):
-    """Choose how many samples and ranks, and the sampler's options: each choice is a run on as many real ranks."""
+def explore_deals() -> Explorer:
+    """Return controls for the samples, the ranks and the sampler's options: each choice runs on as many real ranks."""
 
-    controls = "samples, ranks, epoch, shuffle, drop_last, seed"
+    def draw(
+        samples: int, ranks: int, epoch: int, shuffle: bool, drop_last: bool, seed: int | None
+    ) -> Drawing:
+        outcome = run_quietly(deal, samples, epoch, shuffle, drop_last, seed, ranks=ranks)
+        order = f"shuffled, epoch {epoch}" if shuffle else "in order"
+        return draw_deal(outcome.values, samples, f"{order}{', drop_last' * drop_last}")
 
-    def __init__(self) -> None:
-        import ipywidgets as widgets
-
-        def slider(name: str, value: int, lowest: int, highest: int) -> widgets.IntSlider:
-            return widgets.IntSlider(
-                value, lowest, highest, description=name, continuous_update=False, layout={"width": "22em"}
-            )
-
-        self.samples, self.ranks = slider("samples", 10, 1, 20), slider("ranks", 4, 1, 6)
-        self.epoch = slider("epoch", 0, 0, 5)
-        self.shuffle = widgets.Checkbox(value=False, description="shuffle", indent=False)
-        self.drop_last = widgets.Checkbox(value=False, description="drop_last", indent=False)
-        self.seed = widgets.ToggleButtons(
-            options=[("0", 0), ("1", 1), ("the rank's number", None)], description="seed"
-        )
-        self.static = draw_deals(_shown_deals())
-        self.picture = widgets.HTML(self.static.svg())
-        for control in (self.samples, self.ranks, self.epoch, self.shuffle, self.drop_last, self.seed):
-            control.observe(self._run_and_draw, names="value")
-        numbers = widgets.VBox([self.samples, self.ranks, self.epoch])
-        boxes = widgets.VBox([self.shuffle, self.drop_last])
-        self.whole = widgets.VBox([widgets.HBox([numbers, boxes]), self.seed, self.picture])
-
-    @in_turn
-    def _run_and_draw(self, _: object) -> None:
-        samples, epoch = self.samples.value, self.epoch.value
-        outcome = run_quietly(
-            deal,
-            samples,
-            epoch,
-            self.shuffle.value,
-            self.drop_last.value,
-            self.seed.value,
-            ranks=self.ranks.value,
-        )
-        order = f"shuffled, epoch {epoch}" if self.shuffle.value else "in order"
-        settings = f"{order}{', drop_last' * self.drop_last.value}"
-        self.picture.value = draw_deal(outcome.values, samples, settings).svg()
-
-
-def explore_deals() -> DealExplorer:
-    """Return the controls and the picture, to be the last line of a cell."""
-    return DealExplorer()
+    return explore(
+        draw,
+        "samples, ranks, epoch, shuffle, drop_last, seed",
+        "",
+        draw_deals(_shown_deals()),
+        samples=slider("samples", range(1, 21), 10, "5em", runs=True),
+        ranks=slider("ranks", range(1, 7), 4, "5em", runs=True),
+        epoch=slider("epoch", range(6), 0, "5em", runs=True),
+        shuffle=tick("shuffle"),
+        drop_last=tick("drop_last"),
+        seed=buttons("seed", [("0", 0), ("1", 1), ("the rank's number", None)], 0, "5em"),
+    )
 
 
 def _shown_deals() -> dict[str, tuple[Deal, int]]:

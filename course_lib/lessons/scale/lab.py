@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from course_lib.lab import network
-from course_lib.lab.explorer import Explorer, in_turn, to_find
+from course_lib.lab.explorer import Explorer, buttons, explore, slider
 from course_lib.lessons.scale.tasks.model import least_squares, ring_seconds, ring_terms
 from realranks.cells.run import run_quietly
 from realranks.draw import Arrow, Bar, Box, Cell, Drawing, Lane, Text, grid, lanes
@@ -314,63 +314,31 @@ def draw_efficiency(job: Job, counts: Sequence[int] = (1, 2, 4, 8, 16, 64, 256, 
     )
 
 
-class EfficiencyExplorer(Explorer):
-    """Choose a step and a network: the efficiency for 1 to 1,024 ranks, computed."""
-
-    controls = "computing, gradients, latency, bandwidth, overlap, ring or tree"
-
-    def __init__(self) -> None:
-        import ipywidgets as widgets
-
-        wide = {"layout": {"width": "34em"}, "style": {"description_width": "15em"}}
-
-        def slider(words: str, options: Sequence[tuple[str, float]], value: float) -> widgets.SelectionSlider:
-            return widgets.SelectionSlider(options=options, value=value, description=words, **wide)
-
-        first = Job()
-        milliseconds = [(f"{one:g} ms", one / 1e3) for one in (5, 10, 20, 50, 100, 200, 500, 1000)]
-        self.computing = slider("computing on one rank", milliseconds, first.computing)
-        sizes = [(f"{one:g} MB", one * 1e6) for one in (1, 10, 50, 100, 500, 1000, 5000)]
-        self.gradients = slider("gradients", sizes, first.gradients)
-        rounds = [("0", 0.0), *((f"{one:g} µs", one / 1e6) for one in (1, 2, 5, 10, 50, 100, 400, 1000))]
-        self.latency = slider("latency of a round", rounds, first.latency)
-        speeds = [(f"{one:g} GB/s", one * 1e9) for one in (1.25, 3.125, 12.5, 25, 33, 50, 100, 300)]
-        self.bandwidth = slider("bandwidth", [*speeds, ("without end", math.inf)], first.bandwidth)
-        parts = [(f"{one} %", one / 100) for one in (0, 25, 50, 75, 100)]
-        self.overlap = slider("backward that hides sending", parts, 0.0)
-        self.way = widgets.ToggleButtons(options=list(ROUNDS), description="rounds")
-        goal = to_find(
-            "two settings in which eight ranks are about 7.6 times as fast as one: one with latency 0, one with a "
-            "bandwidth without end. How fast are 64 ranks in each? Then find what brings 64 ranks back to 90 %, "
-            "without a better network."
-        )
-        controls = (self.computing, self.gradients, self.latency, self.bandwidth, self.overlap, self.way)
-        for control in controls:
-            control.observe(self._draw, names="value")
-        self.static = draw_efficiency(first)
-        self.picture = widgets.HTML(self.static.svg())
-        self.whole = widgets.VBox([goal, *controls, self.picture])
-
-    @property
-    def job(self) -> Job:
-        """The chosen job."""
-        return Job(
-            self.computing.value,
-            self.gradients.value,
-            self.latency.value,
-            self.bandwidth.value,
-            self.overlap.value,
-            self.way.value,
-        )
-
-    @in_turn
-    def _draw(self, _: object) -> None:
-        self.picture.value = draw_efficiency(self.job).svg()
-
-
-def explore_efficiency() -> EfficiencyExplorer:
-    """Return the controls and the bars, to be the last line of a cell."""
-    return EfficiencyExplorer()
+def explore_efficiency() -> Explorer:
+    """Return controls for a step and a network: the efficiency for 1 to 1,024 ranks, computed."""
+    first = Job()
+    sizes = {f"{one:g} MB": one * 1e6 for one in (1, 10, 50, 100, 500, 1000, 5000)}
+    rounds = {"0": 0.0} | {f"{one:g} µs": one / 1e6 for one in (1, 2, 5, 10, 50, 100, 400, 1000)}
+    speeds = {f"{one:g} GB/s": one * 1e9 for one in (1.25, 3.125, 12.5, 25, 33, 50, 100, 300)}
+    return explore(
+        lambda **chosen: draw_efficiency(Job(**chosen)),
+        "computing, gradients, latency, bandwidth, overlap, ring or tree",
+        "two settings in which eight ranks are about 7.6 times as fast as one: one with latency 0, one with a "
+        "bandwidth without end. How fast are 64 ranks in each? Then find what brings 64 ranks back to 90 %, "
+        "without a better network.",
+        computing=slider(
+            "computing on one rank",
+            {f"{one:g} ms": one / 1e3 for one in (5, 10, 20, 50, 100, 200, 500, 1000)},
+            first.computing,
+        ),
+        gradients=slider("gradients", sizes, first.gradients),
+        latency=slider("latency of a round", rounds, first.latency),
+        bandwidth=slider("bandwidth", speeds | {"without end": math.inf}, first.bandwidth),
+        overlap=slider(
+            "backward that hides sending", {f"{one} %": one / 100 for one in (0, 25, 50, 75, 100)}, 0.0
+        ),
+        way=buttons("rounds", list(ROUNDS)),
+    )
 
 
 def from_eight_to_64(speed_up: float = 7.6) -> dict[str, float]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from course_lib.lab.explorer import Explorer, in_turn, to_find
+from course_lib.lab.explorer import Explorer, explore, slider, tick
 from course_lib.lessons.sharding.tasks.measures import WhichAreWhole, bytes_of, state_of
 from course_lib.lessons.sharding.tasks.measures import counting as counting
 from course_lib.tasks.weights import drawn
@@ -222,53 +222,20 @@ def draw_gigabytes(setting: Setting) -> Drawing:
     return Drawing(760, y + 44, tuple(shapes), alt, title)
 
 
-class StageExplorer(Explorer):
-    """Choose a model, the ranks and the precision; the bars are what a rank holds."""
-
-    controls = "billions of parameters, ranks, and mixed precision"
-
-    def __init__(self) -> None:
-        import ipywidgets as widgets
-
-        words = {"description_width": "110px"}
-        layout = widgets.Layout(width="420px")
-        first = Setting()
-        self.billions = widgets.SelectionSlider(
-            options=[0.1, 0.5, 1.0, 3.0, 7.0, 7.5, 13.0, 30.0, 70.0, 400.0],
-            value=first.billions,
-            description="billions:",
-            style=words,
-            layout=layout,
-        )
-        self.ranks = widgets.SelectionSlider(
-            options=[2**k for k in range(11)],
-            value=first.ranks,
-            description="ranks:",
-            style=words,
-            layout=layout,
-        )
-        self.mixed = widgets.Checkbox(value=first.mixed, description="mixed precision, as in the ZeRO paper")
-        self.picture = widgets.HTML()
-        for control in (self.billions, self.ranks, self.mixed):
-            control.observe(lambda _: self.show(), "value")
-        goals = to_find(
-            "the number of ranks from which ZeRO 1 fits; a model that fits on 1,024 ranks with ZeRO 3 only; and the "
-            "setting of the ZeRO paper's first figure, whose bars say 120, 31.4, 16.6 and 1.9 GB."
-        )
-        self.whole = widgets.VBox([goals, self.billions, self.ranks, self.mixed, self.picture])
-        self.static = self.show()
-
-    @in_turn
-    def show(self) -> Drawing:
-        """Draw what the controls say."""
-        drawing = draw_gigabytes(Setting(self.billions.value, self.ranks.value, self.mixed.value))
-        self.picture.value = drawing.svg()
-        return drawing
-
-
-def explore_stages() -> StageExplorer:
-    """Return the controls and the picture, to be the last line of a cell."""
-    return StageExplorer()
+def explore_stages() -> Explorer:
+    """Return controls for the model, the ranks and the precision; the bars are what a rank holds."""
+    first = Setting()
+    return explore(
+        lambda billions, ranks, mixed: draw_gigabytes(Setting(billions, ranks, mixed)),
+        "billions of parameters, ranks, and mixed precision",
+        "the number of ranks from which ZeRO 1 fits; a model that fits on 1,024 ranks with ZeRO 3 only; and the "
+        "setting of the ZeRO paper's first figure, whose bars say 120, 31.4, 16.6 and 1.9 GB.",
+        billions=slider(
+            "billions:", [0.1, 0.5, 1.0, 3.0, 7.0, 7.5, 13.0, 30.0, 70.0, 400.0], first.billions, "5em"
+        ),
+        ranks=slider("ranks:", [2**k for k in range(11)], first.ranks, "5em"),
+        mixed=tick("mixed precision, as in the ZeRO paper", first.mixed),
+    )
 
 
 # --- which layers are whole ------------------------------------------------------------------------------------------

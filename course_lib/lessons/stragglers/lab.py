@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import comb
 from typing import TYPE_CHECKING
 
-from course_lib.lab.explorer import Explorer, in_turn
+from course_lib.lab.explorer import Explorer, buttons, explore, slider
 from course_lib.lab.traces import last_forward, seconds_waited, spans_since, timeline_of
 from course_lib.lessons.stragglers.lateness import Lateness, always, by_chance, by_turns, train_late_and_not
 from realranks.cells.run import run_quietly
@@ -177,68 +177,40 @@ def _shadows_in_words(late: Lateness, every: int) -> str:
     )
 
 
-class LatenessExplorer(Explorer):
-    """Choose who is late, by how much, and how often the ranks reduce: computed, drawn, and measured on real ranks."""
+_STEPS = 16
+#: Who is late, in the words of the explorable.
+_LATE: Mapping[str, Callable[[int, float], Lateness]] = {
+    "by chance": lambda ranks, milliseconds: by_chance(ranks, _STEPS, milliseconds),
+    "by turns": lambda ranks, milliseconds: by_turns(ranks, _STEPS, milliseconds),
+    "always rank 0": lambda ranks, milliseconds: always(0, ranks, _STEPS, milliseconds),
+}
 
-    STEPS = 16
-    controls = "late, ms late, every, ranks"
 
-    def __init__(self) -> None:
-        import ipywidgets as widgets
+def explore_lateness() -> Explorer:
+    """Return controls for who is late, by how much, and how often ranks reduce, to be measured on real ranks."""
 
-        self.who = widgets.ToggleButtons(
-            options=["by chance", "by turns", "always rank 0"], description="late"
-        )
-        self.delay = widgets.IntSlider(
-            20, 0, 40, 5, description="ms late", continuous_update=False, layout={"width": "22em"}
-        )
-        self.every = widgets.SelectionSlider(
-            options=[1, 2, 4, 8, 16],
-            description="every",
-            continuous_update=False,
-            layout={"width": "22em"},
-        )
-        self.ranks = widgets.IntSlider(
-            4, 2, 6, description="ranks", continuous_update=False, layout={"width": "22em"}
-        )
-        self.static = draw_shadows(self.late(), 1, self._settings(), "move a control to measure")
-        self.picture = widgets.HTML(self.static.svg())
-        for control in (self.who, self.delay, self.every, self.ranks):
-            control.observe(self._run_and_draw, names="value")
-        self.whole = widgets.VBox([self.who, self.delay, self.every, self.ranks, self.picture])
+    def draw(who: str, delay: int, every: int, ranks: int) -> Drawing:
+        late = _LATE[who](ranks, float(delay))
+        with_, without = run_quietly(train_late_and_not, late, every, ranks=ranks).values[0]
+        often = "every step" if every == 1 else f"every {every} steps"
+        return draw_shadows(late, every, f"reduced {often}", measured(with_ - without, lost(late, every)))
 
-    def late(self) -> Lateness:
-        """Return by how much each rank is late in each step."""
-        ranks, milliseconds = self.ranks.value, float(self.delay.value)
-        chosen: dict[str, Callable[[], Lateness]] = {
-            "by chance": lambda: by_chance(ranks, self.STEPS, milliseconds),
-            "by turns": lambda: by_turns(ranks, self.STEPS, milliseconds),
-            "always rank 0": lambda: always(0, ranks, self.STEPS, milliseconds),
-        }
-        return chosen[self.who.value]()
-
-    def _settings(self) -> str:
-        often = "every step" if self.every.value == 1 else f"every {self.every.value} steps"
-        return f"reduced {often}"
-
-    @in_turn
-    def _run_and_draw(self, _: object) -> None:
-        late, every = self.late(), self.every.value
-        outcome = run_quietly(train_late_and_not, late, every, ranks=self.ranks.value)
-        with_, without = outcome.values[0]
-        note = measured(with_ - without, lost(late, every))
-        self.picture.value = draw_shadows(late, every, self._settings(), note).svg()
+    return explore(
+        draw,
+        "late, ms late, every, ranks",
+        "",
+        draw_shadows(by_chance(4, _STEPS, 20.0), 1, "reduced every step", "move a control to measure"),
+        who=buttons("late", list(_LATE), label="5em"),
+        delay=slider("ms late", range(0, 41, 5), 20, "5em", runs=True),
+        every=slider("every", [1, 2, 4, 8, 16], 1, "5em", runs=True),
+        ranks=slider("ranks", range(2, 7), 4, "5em", runs=True),
+    )
 
 
 def measured(later: float, computed: float) -> str:
     """Return what was measured beside what was computed, in milliseconds; nothing of a busy machine."""
     is_busy = not 0.8 * computed - _NOISE <= later <= 1.3 * computed + _NOISE
     return "measured: nothing, this machine is too busy" if is_busy else f"measured: {later:.0f} ms"
-
-
-def explore_lateness() -> LatenessExplorer:
-    """Return the controls and the picture, to be the last line of a cell."""
-    return LatenessExplorer()
 
 
 def plot_tails(jobs: Outcome) -> None:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 
-from course_lib.lab.explorer import Explorer, in_turn, to_find
+from course_lib.lab.explorer import Explorer, buttons, explore
 from realranks.cells.run import run_quietly
 from realranks.draw import Arrow, Box, Cell, Drawing, Text, grid
 from realranks.draw.drawing import Shape
@@ -213,45 +213,22 @@ def draw_steps(ranks: Sequence[Steps], name: str) -> Drawing:
     return Drawing(760, 152 if errors else 124, tuple(shapes), "; ".join(texts), title)
 
 
-class PlacesExplorer(Explorer):
-    """Choose where a parameter lives, the flags and how the model is called; each choice is a run on two ranks."""
+def explore_places() -> Explorer:
+    """Return controls for where a parameter lives, the flags and the call: each choice runs on two ranks."""
 
-    controls = "where a parameter lives, DDP's flags, called through the wrapper or around it"
-
-    def __init__(self) -> None:
-        import ipywidgets as widgets
-
-        fits = {"button_width": "auto"}
-        # No Dropdown: its arrow keys and letters are JupyterLab's.
-        self.place = widgets.ToggleButtons(options=PLACES, description="it lives", style=fits)
-        self.mode = widgets.ToggleButtons(options=MODES, description="flag", style=fits)
-        self.around = widgets.ToggleButtons(
-            options={"ddp(x)": False, "ddp.module(x)": True}, description="called by", style=fits
-        )
-        self.picture = widgets.HTML()
-        self.static = self._run()
-        for control in (self.place, self.mode, self.around):
-            control.observe(lambda _: self._show(), names="value")
-        goals = to_find(
-            "a place that is equal at first and never averaged; one that is averaged although it is outside; a flag "
-            "that turns an error into a parameter that each rank trains alone; a flag that makes a right step raise."
-        )
-        self.whole = widgets.VBox([goals, self.place, self.mode, self.around, self.picture])
-        self.picture.value = self.static.svg()
-
-    @in_turn
-    def _show(self) -> None:
-        self.picture.value = "…"
-        self.picture.value = self._run().svg()
-
-    def _run(self) -> Drawing:
-        """Draw what two ranks do with the chosen place."""
-        outcome = run_quietly(_look, self.place.value, self.mode.value, self.around.value, ranks=2)
+    def draw(place: str, mode: str, around: bool) -> Drawing:
+        outcome = run_quietly(_look, place, mode, around, ranks=2)
         if not outcome.ok:
             return Drawing(680, 30, (Text(10, 20, escape(outcome.kind.value), 13),), outcome.kind.value)
-        return draw_steps([outcome.values[rank] for rank in (0, 1)], self.place.value)
+        return draw_steps([outcome.values[rank] for rank in (0, 1)], place)
 
-
-def explore_places() -> PlacesExplorer:
-    """Return the controls and the picture, to be the last line of a cell."""
-    return PlacesExplorer()
+    return explore(
+        draw,
+        "where a parameter lives, DDP's flags, called through the wrapper or around it",
+        "a place that is equal at first and never averaged; one that is averaged although it is outside; a flag "
+        "that turns an error into a parameter that each rank trains alone; a flag that makes a right step raise.",
+        # No Dropdown: its arrow keys and letters are JupyterLab's.
+        place=buttons("it lives", PLACES),
+        mode=buttons("flag", MODES),
+        around=buttons("called by", {"ddp(x)": False, "ddp.module(x)": True}, False),
+    )

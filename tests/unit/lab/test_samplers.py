@@ -3,11 +3,11 @@
 from types import SimpleNamespace
 
 from course_lib.lessons.samplers.lab import (
-    DealExplorer,
     at_most,
     draw_deal,
     draw_deals,
     draw_resumed,
+    explore_deals,
     how_many_differ,
     sees,
     the_deck,
@@ -84,7 +84,7 @@ def having(**values: object) -> SimpleNamespace:
 
 
 def test_the_explorer_deals_anew_on_real_ranks_when_a_control_moves():
-    explorer = DealExplorer()
+    explorer = explore_deals()
     assert "shuffled, epoch 1: rank 0 takes" in repr(explorer)
     bundle = explorer._repr_mimebundle_()
     assert "application/vnd.jupyter.widget-view+json" in bundle

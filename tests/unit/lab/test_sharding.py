@@ -7,10 +7,10 @@ import pytest
 
 from course_lib.lessons.sharding.lab import (
     Setting,
-    StageExplorer,
     draw_gigabytes,
     draw_stages,
     draw_whole,
+    explore_stages,
     three_ways,
 )
 from realranks.cells.run import run_quietly
@@ -43,7 +43,7 @@ def test_a_title_says_what_fits_on_a_gpu(setting, end):
 
 
 def test_the_controls_choose_what_is_drawn():
-    explorer = StageExplorer()
+    explorer = explore_stages()
     explorer.ranks.value, explorer.mixed.value = 64, True
     explorer.billions.value = 7.5
     assert "7.5 billion parameters, Adam, mixed precision, 64 ranks" in explorer.picture.value

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import pytest
 
 from course_lib.lessons.stragglers.lab import (
-    LatenessExplorer,
     after_join,
     always_late_took,
     draw_shadows,
     expected_delay,
     expected_maximum,
+    explore_lateness,
     late_rank,
     lost,
     measured,
@@ -126,7 +126,7 @@ def test_what_is_measured_is_told_in_the_unit_of_what_is_computed_or_not_at_all(
 
 
 def test_the_explorer_measures_on_real_ranks_what_it_has_computed():
-    explorer = LatenessExplorer()
+    explorer = explore_lateness()
     assert "all end 220 ms later (computed)" in repr(explorer)
     bundle = explorer._repr_mimebundle_()
     assert "application/vnd.jupyter.widget-view+json" in bundle
