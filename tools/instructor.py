@@ -15,9 +15,11 @@ from course_lib.tasks.catalogue import all_tasks
 from course_lib.tasks.task import Task
 from tools.asked import Question, check_questions, find_questions
 from tools.pages import write_page
-from tools.sections import Lesson, read_lessons
+from tools.plan import LESSONS as LESSONS_FOLDER
+from tools.sections import Lesson, read_lesson, read_lessons
 from tools.slides.cuts import paragraphs, shortened
 
+_COURSE, _TWO_HOURS = Path(__file__).parents[1], "two_hours"
 GUIDE = Path("docs/instructor.md")
 LESSONS = Path("docs/instructor-lessons.md")
 #: What a plan must leave for questions, in parts of its time; and how long a room can sit without a break.
@@ -47,12 +49,14 @@ class Step:
 
     Attributes:
         what: in Markdown. lesson: the number of the lesson that is taught; empty for all else.
+        shows: the numbers of the lessons of which parts of two_hours.ipynb show cells.
         task: the name of the task that the room works on. pause: a break, or lunch.
     """
 
     what: str
     minutes: int
     lesson: str = ""
+    shows: tuple[str, ...] = ()
     task: str = ""
     pause: bool = False
     slack: bool = False
@@ -82,6 +86,7 @@ def read_plans(lessons: Sequence[Lesson], tasks: Sequence[Task], text: str | Non
     """
     table = tomllib.loads(text or Path(__file__).with_name("plans.toml").read_text(encoding="utf-8"))
     by_number = {lesson.number: lesson for lesson in lessons}
+    by_number[_TWO_HOURS] = read_lesson(_COURSE / f"notebooks/{_TWO_HOURS}.ipynb")
     by_name = {task.name: task for task in tasks}
     plans = []
     for row in table["plan"]:
@@ -132,6 +137,7 @@ def _wrong_order(
             if missing:
                 yield f"lesson {step.lesson} builds on {', '.join(missing)}"
             known.append(step.lesson)
+        known += step.shows
         lesson = of_task.get(step.task, "")
         if lesson and lesson not in known and lesson != "18":
             yield f"the task {step.task} comes before its lesson"
@@ -184,9 +190,17 @@ def _minutes(row: dict[str, object], lessons: dict[str, Lesson]) -> int:
         return 0
     if "lesson" in row:
         return lessons[str(row["lesson"])].room_minutes(_left_out(row))
+    if "parts" in row:
+        return lessons[_TWO_HOURS].parts_minutes(*_parts(row))
     minutes = row["minutes"]
     assert isinstance(minutes, int)
     return minutes
+
+
+def _parts(row: dict[str, object]) -> list[int]:
+    numbers = row["parts"]
+    assert isinstance(numbers, list)
+    return numbers
 
 
 def _left_out(row: dict[str, object]) -> list[str]:
@@ -204,6 +218,14 @@ def _step(row: dict[str, object], rest: int, lessons: dict[str, Lesson], tasks: 
         link = f"[{lesson.number} · {lesson.title}](../notebooks/{lesson.name}.ipynb)"
         without = ", ".join(f"“{title}”" for title in _left_out(row))
         return Step(f"{link}{', without ' * bool(without)}{without}", minutes, lesson=lesson.number)
+    if "parts" in row:
+        first, last = _parts(row)
+        taken = re.findall(
+            r'from="(\d\d) two-hours-(\d)"', (_COURSE / LESSONS_FOLDER / "two_hours.py").read_text("utf-8")
+        )
+        shows = tuple(dict.fromkeys(number for number, part in taken if first <= int(part) <= last))
+        link = f"[Two hours of DDP](../notebooks/two_hours.ipynb), parts {first} and {last}"
+        return Step(link, minutes, shows=shows)
     if "task" in row:
         task = tasks[str(row["task"])]
         return Step(f"Task: {task.title} (`{task.name}`)", minutes, task=task.name)

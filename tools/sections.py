@@ -6,7 +6,7 @@ want it. What closes a lesson (the rule of thumb, the tasks) is core wherever it
 
 import math
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,8 +99,17 @@ class Lesson:
         core = [chapter for chapter in self.chapters if chapter[0].core]
         if unknown := set(without) - {chapter[0].title for chapter in core}:
             raise LookupError(f"lesson {self.number} has no section {min(unknown)!r} in its core")
-        taken = [section for chapter in core if chapter[0].title not in without for section in chapter]
-        return 5 * math.ceil((sum(section.room_minutes for section in taken) + RUNNING) / 5)
+        return _rounded(section for chapter in core if chapter[0].title not in without for section in chapter)
+
+    def parts_minutes(self, first: int, last: int) -> int:
+        """Return the minutes that a room needs for what stands under the titles "1 · ..." of these numbers."""
+        number, taken = 0, []
+        for section in self.sections:
+            if section.level == 1 and (found := re.match(r"(\d) · ", section.title)):
+                number = int(found[1])
+            if first <= number <= last:
+                taken.append(section)
+        return _rounded(taken)
 
     @property
     def chapters(self) -> list[list[Section]]:
@@ -111,6 +120,10 @@ class Lesson:
                 found.append([])
             found[-1].append(section)
         return found
+
+
+def _rounded(sections: Iterable[Section]) -> int:
+    return 5 * math.ceil((sum(section.room_minutes for section in sections) + RUNNING) / 5)
 
 
 def read_lessons(root: Path) -> list[Lesson]:

@@ -65,6 +65,14 @@ def test_a_plan_takes_the_core_only_and_what_is_left_is_for_questions():
     ]
 
 
+def test_parts_of_the_two_hours_teach_the_lessons_whose_cells_they_show():
+    (found,) = plan('{ parts = [1, 2] }, { task = "first_ranks.train", minutes = 5 }, { slack = true }', 90)
+    parts = found.steps[0]
+    assert parts.what.endswith(", parts 1 and 2")
+    assert {"00", "01", "03"} <= set(parts.shows)
+    assert list(check_plans([found], SMALL, all_tasks())) == []
+
+
 def test_a_section_that_is_left_out_costs_no_time_and_must_be_there():
     (found,) = plan('{ lesson = "00" }, { lesson = "01", without = ["Rest"] }, { slack = true }')
     assert found.steps[1].minutes == 10
