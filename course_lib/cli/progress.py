@@ -41,10 +41,10 @@ def show(
     lesson: Annotated[str, typer.Argument(help="One lesson, as in 03; left out: all of them.")] = "",
 ) -> None:
     """Show the course map: what you have passed, how long it took, what is next."""
-    shown = tuple(each for each in lessons() if each.stem.startswith(lesson))
+    log = Progress()
+    shown = tuple(each for each in lessons(None, log.predictions()) if each.stem.startswith(lesson))
     if not shown:
         _fail(f"There is no lesson {lesson!r}; `ddp-course progress` shows all of them.")
-    log = Progress()
     names = {task.name for each in shown for task in each.tasks}
     known = {name: progress_of for name, progress_of in log.all().items() if not lesson or name in names}
     course = find_course()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from course_lib.grading.verdict import Verdict
 
 VERSION = 1
-KINDS = ("attempt", "hint", "gave_up")
+KINDS = ("attempt", "hint", "gave_up", "prediction")
 COLUMNS = ("id", "at", "task", "kind", "verdict", "misconceptions", "seconds")
 #: A row of the log, in the order of `COLUMNS`.
 Event = tuple[str, str, str, str, str, str, float]
@@ -35,9 +35,9 @@ _TABLE = """
 CREATE TABLE IF NOT EXISTS events (
     id TEXT PRIMARY KEY,            -- unique everywhere, so that logs can be merged
     at TEXT NOT NULL,               -- UTC, ISO 8601
-    task TEXT NOT NULL,
-    kind TEXT NOT NULL,             -- attempt | hint | gave_up
-    verdict TEXT NOT NULL,          -- of an attempt
+    task TEXT NOT NULL,             -- of a prediction: the question
+    kind TEXT NOT NULL,             -- attempt | hint | gave_up | prediction
+    verdict TEXT NOT NULL,          -- of an attempt; of a prediction: right | wrong
     misconceptions TEXT NOT NULL,   -- of an attempt: ids, separated by blanks
     seconds REAL NOT NULL           -- of an attempt: how long grading took
 ) WITHOUT ROWID
@@ -109,6 +109,17 @@ class Progress:
         """Record that the learner wants to see the solution."""
         self._record(task, "gave_up")
 
+    def prediction(self, question: str, right: bool) -> None:
+        """Record a prediction that a run has decided."""
+        self._record(question, "prediction", "right" if right else "wrong")
+
+    def predictions(self) -> dict[str, bool]:
+        """Return by question whether its first prediction was right: after it, the learner has seen the answer."""
+        rows = self._read(
+            "SELECT task, verdict FROM events WHERE kind = 'prediction' ORDER BY at DESC, id DESC"
+        )
+        return {question: verdict == "right" for question, verdict in rows}
+
     def of(self, task: str) -> TaskProgress:
         """Return the learner's progress with one task."""
         return self.all().get(task, TaskProgress())
@@ -118,7 +129,7 @@ class Progress:
         query = f"""
             SELECT {_NAME_NOW} AS now, SUM(kind = 'attempt'), SUM(kind = 'hint'), MAX(kind = 'gave_up'),
                    MIN(CASE WHEN kind = 'attempt' AND verdict = 'pass' THEN at END), MIN(at)
-            FROM events GROUP BY now
+            FROM events WHERE kind != 'prediction' GROUP BY now
         """
         rows: list[tuple[str, int, int, int, str | None, str]] = self._read(query)
         return {

@@ -18,15 +18,20 @@ from course_lib.tasks import Task, all_tasks
 
 @dataclass(frozen=True)
 class Lesson:
-    """One lesson: the stem of its notebook, its title, its tasks."""
+    """One lesson: the stem of its notebook, its title, its tasks; of the predictions made, which were right."""
 
     stem: str
     title: str
     tasks: tuple[Task, ...]
+    predicted: tuple[bool, ...] = ()
 
 
-def lessons(folder: Path | None = None) -> tuple[Lesson, ...]:
-    """List all lessons in order, with or without a notebook. `folder`: by default, the course's own."""
+def lessons(folder: Path | None = None, predicted: Mapping[str, bool] | None = None) -> tuple[Lesson, ...]:
+    """List all lessons in order, with or without a notebook.
+
+    Args:
+        folder: by default, the course's own. predicted: see `Progress.predictions`.
+    """
     if folder is None and (course := course_folder()) is not None:
         folder = course / "notebooks"
     paths = folder.glob("[0-9][0-9]_*.ipynb") if folder is not None else ()
@@ -34,7 +39,12 @@ def lessons(folder: Path | None = None) -> tuple[Lesson, ...]:
     for task in all_tasks():
         titles.setdefault(task.lesson, _plain(task.lesson))
     return tuple(
-        Lesson(stem, title, tuple(task for task in all_tasks() if task.lesson == stem))
+        Lesson(
+            stem,
+            title,
+            tuple(task for task in all_tasks() if task.lesson == stem),
+            tuple(right for name, right in (predicted or {}).items() if name.startswith(f"{stem[:2]}.")),
+        )
         for stem, title in sorted(titles.items())
     )
 
@@ -87,11 +97,13 @@ def pointer_to(lesson: Lesson) -> str:
 
 
 def passed_of(lesson: Lesson, progress: Mapping[str, TaskProgress]) -> str:
-    """Say how many of a lesson's tasks have been passed, and how many minutes its reading takes."""
+    """Say how many minutes a lesson's reading takes, how many tasks are passed, how many predictions were right."""
     minutes = next((each.minutes for each in all_lessons() if each.name == lesson.stem), "?")
     passed = _count_passed(lesson.tasks, progress)
     time = f"{minutes} minutes" if isinstance(minutes, int) else minutes
-    return f"{time}, {passed} of {len(lesson.tasks)} tasks"
+    tasks = f"{time}, {passed} of {len(lesson.tasks)} tasks"
+    made = lesson.predicted
+    return f"{tasks}, {sum(made)} of {len(made)} predictions right" if made else tasks
 
 
 def _count_passed(tasks: Iterable[Task], progress: Mapping[str, TaskProgress]) -> int:

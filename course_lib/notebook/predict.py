@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from course_lib.grading.progress import Progress
 from course_lib.notebook.board import tell_vote
 from course_lib.questions import Decider, Option, QuestionError, decider, in_drawn_order, question_named
 from realranks.cells import foresight
@@ -70,9 +71,14 @@ class Prediction:
     """An open question. `choose(...)` commits from the keyboard; the outcome of the deciding run says who was right."""
 
     def __init__(
-        self, question: str, answers: Mapping[str, Decider], replies: Mapping[str, str] | None = None
+        self,
+        question: str,
+        answers: Mapping[str, Decider],
+        replies: Mapping[str, str] | None = None,
+        name: str = "",
     ) -> None:
         self.question = question
+        self.name = name
         self.answers = dict(answers)
         self.replies = dict(replies or {})
         self.choice: str | None = None
@@ -144,6 +150,8 @@ class Prediction:
             mood, text = "ask", f"✗ You predicted “{self.choice}”. The run says {truth}."
             status = "✗ The run says otherwise: see its output."
             reply = self.replies.get(self.choice, "")
+        if self.name and self.choice is not None:
+            Progress().prediction(self.name, self.choice in right)
         if self._radio is not None:
             self._radio.disabled = True
         self._tell(status)
@@ -263,7 +271,8 @@ def _asked(question: str, answers: Mapping[str, str | Callable[[Outcome], bool]]
 def _asked_by_name(name: str, values: Mapping[str, object]) -> Prediction:
     found = question_named(name, values)
     deciders = {option.says: decider(option.when, values) for option in found.options}
-    return Prediction(found.asks, deciders, {option.says: option.reply for option in found.options})
+    replies = {option.says: option.reply for option in found.options}
+    return Prediction(found.asks, deciders, replies, found.name)
 
 
 def reveal_predictions(outcome: Outcome) -> None:

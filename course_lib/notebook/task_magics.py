@@ -115,7 +115,11 @@ class TaskMagics(Magics):
     def progress(self, line: str) -> None:
         """Show the course map, how far you are and what is next: `%progress`."""
         wanted = options_of(self.progress, line, "%progress").lesson
-        shown = tuple(lesson for lesson in lessons() if lesson.stem.startswith(wanted))
+        shown = tuple(
+            lesson
+            for lesson in lessons(None, self.progress_log.predictions())
+            if lesson.stem.startswith(wanted)
+        )
         if not shown:
             raise UsageError(f"There is no lesson {wanted!r}; %progress shows all of them.")
         progress = self.progress_log.all()

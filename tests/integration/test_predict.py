@@ -55,6 +55,16 @@ def test_only_the_deciding_run_decides(kernel, look):
     assert "✓ You predicted “rank 0 raises”, and so it is." in kernel.run(RAISES).text
 
 
+def test_the_map_counts_the_first_prediction_of_a_question_of_the_lessons(kernel):
+    for answer in ("rank 2 raises an error", "the other three wait for ever"):
+        kernel.run(f"p = predict('00.skips', choice={answer!r})")
+        kernel.run(
+            "%%ranks 4 --predicted\nimport torch, torch.distributed as dist\n"
+            "if dist.get_rank() != 2: dist.all_reduce(torch.ones(1))"
+        )
+    assert "0 of 1 predictions right" in kernel.run("%progress").text
+
+
 def test_a_question_that_was_revealed_by_hand_is_decided(kernel):
     kernel.run(f"p = predict('What happens?', {ANSWERS}, 'everyone finishes')")
     assert "and so it is" in kernel.run("out = run(lambda: 1, ranks=2)\np.reveal(out)").text

@@ -45,6 +45,17 @@ def test_attempts_hints_and_the_first_pass_are_remembered(progress):
     assert first.endswith("+00:00")
 
 
+def test_of_a_prediction_the_first_time_counts_and_the_map_says_how_many_were_right(progress):
+    for name, right in (("00.skips", False), ("00.skips", True), ("00.dies", True), ("13.culprit", True)):
+        progress.prediction(name, right)
+    assert progress.predictions() == {"00.skips": False, "00.dies": True, "13.culprit": True}
+    assert progress.all() == {}
+    said = text_map(lessons(None, progress.predictions()), progress.all())
+    assert "tasks, 1 of 2 predictions right)" in said
+    assert said.count("predictions") == 2
+    assert "predictions" not in text_map(lessons(), progress.all())
+
+
 def test_giving_up_is_remembered_per_task(progress):
     progress.give_up(TASK)
     assert progress.of(TASK).gave_up
