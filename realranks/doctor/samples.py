@@ -169,6 +169,23 @@ def not_split(notes: Notes) -> Diagnosis | None:
     return diagnosis("not_split", None, (), (), rows=len(rows[0]), number=len(notes))
 
 
+def each_draws_all(notes: Notes) -> Diagnosis | None:
+    """Detect that every rank draws with repeats, for itself, as many rows of one dataset as the dataset has."""
+    loaders = _training(notes).values()
+    first = [loader.epochs[0] for loader in loaders]
+    samples = {loader.samples for loader in loaders}
+    if len(samples) != 1 or min(samples) < _FEWEST:
+        return None
+    if any(not each.ended or len(each.rows) < min(samples) for each in first):
+        return None
+    draws = [[(row.number, row.crc) for row in each.rows if row.number >= 0] for each in first]
+    if len(set(map(tuple, draws))) < len(draws) or any(len(set(each)) == len(each) for each in draws):
+        return None  # the same draws: `same_data` has spoken; no repeats: see `not_split`
+    if any(len({*one} & {*other}) < _FEWEST for one, other in combinations(draws, 2)):
+        return None
+    return diagnosis("not_split.drawn", None, (), (), rows=min(map(len, draws)), number=len(notes))
+
+
 def stale_workers(notes: Notes) -> Diagnosis | None:
     """Detect a stream whose persistent workers did not learn of the new epoch: they have a copy from before it."""
     loaders = _training(notes).values()
@@ -237,6 +254,7 @@ RULES = (
     stale_workers,
     unlike_datasets,
     not_split,
+    each_draws_all,
 )
 
 

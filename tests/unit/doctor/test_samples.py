@@ -108,6 +108,19 @@ def test_the_first_of_many_rows_do_not_show_that_ranks_go_through_the_same_ones(
     assert said(left, shuffled(ROWS[::-1], ROWS[::-1])) == "nothing"
 
 
+def test_draws_with_repeats_are_a_fault_only_where_each_rank_draws_as_many_as_there_are_from_the_same_rows():
+    def drew(numbers, base=0, **told):
+        rows = [(n, base + n, None) for n in numbers]
+        return [loader(epoch(rows, numbers), **{"samples": len(ROWS), **told})]
+
+    one, other = [*ROWS[:-1], ROWS[0]], [*ROWS[1:], ROWS[1]]
+    assert said(drew(one), drew(other)) == "not_split"
+    assert said(drew(one), drew(one)) != "not_split"
+    assert said(drew(one), drew(other, base=900)) == "nothing", "rows of its own"
+    assert said(drew(one[::2]), drew(other[::2])) == "nothing", "its share"
+    assert said(drew(one, samples=-1), drew(other, samples=-1)) == "nothing", "nobody says how many there are"
+
+
 def test_a_share_of_a_share_is_told_from_samples_that_are_left_out():
     def drew(rank, number, batching="ShareOfBatches"):
         return [dealt(rank, epoch([], range(number)), batching=batching)]
