@@ -11,6 +11,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from course_lib.learner.course import without_answers
+from tools.plan import BuildError
+from tools.site.front import front_cell
 from tools.site.lessons import page_of
 from tools.site.links import relinked
 
@@ -108,6 +110,11 @@ def _write_sources(course: Path, into: Path, repository: str) -> list[str]:
     text = (_HERE / "index.md").read_text(encoding="utf-8")
     text = text.replace("TABLE", re.sub(r"\]\((?!http)", "](notebooks/", lines)).replace("TREES", trees)
     text = text.replace("ADDRESS", address)
+    try:
+        cell = front_cell(course, {page.name[:2]: f"notebooks/{page.stem}.html" for page in lessons})
+    except BuildError as error:
+        raise SiteError(str(error)) from None
+    text = text.replace("BREAK", cell)
     (into / "index.md").write_text(text, encoding="utf-8")
     return sorted(pages)
 
