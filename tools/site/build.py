@@ -67,12 +67,11 @@ def _write_sources(course: Path, into: Path, repository: str) -> list[str]:
     lessons = sorted((course / "notebooks").glob("[0-9]*.ipynb"))
     notebooks = [*lessons, *(course / "notebooks" / f"{name}.ipynb" for name in ("two_hours", "glossary"))]
     documents = [course / "docs" / f"{name}.md" for names in DOCS.values() for name in names]
-    images = sorted((course / "docs" / "images").iterdir())
     pages = {
         path.relative_to(course).as_posix()
-        for path in (*notebooks, *documents, *images, course / "docs" / "cheatsheet.html")
+        for path in (*notebooks, *documents, course / "docs" / "cheatsheet.html")
     }
-    for name in ("extra/docs", "extra/notebooks", "notebooks", "docs/images", "static"):
+    for name in ("extra/docs", "extra/notebooks", "notebooks", "docs", "static"):
         (into / name).mkdir(parents=True)
 
     def write(page: Path, text: str) -> None:
@@ -81,8 +80,6 @@ def _write_sources(course: Path, into: Path, repository: str) -> list[str]:
             relinked(text, place, pages, repository), encoding="utf-8"
         )
 
-    for image in images:
-        shutil.copy(image, into / "docs" / "images")
     shutil.copy(course / "docs" / "cheatsheet.html", into / "extra" / "docs")
     for name in ("site.css", "site.js"):
         shutil.copy(_HERE / name, into / "static")
