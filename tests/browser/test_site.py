@@ -89,7 +89,7 @@ def test_the_front_page_is_broken_on_a_phone_by_keyboard(site, page, shots, sche
         "Nothing": ("", "tensor([4., 4.])"),
         "Rank 2 skips it": ("6if rank != 2:\n7    dist.all_reduce(x)\n", "rank 2, which has left the cell"),
         "Rank 1 brings another shape": (
-            "5x = torch.ones(3 if rank == 1 else 2)\n",
+            "6if rank == 1:\n7    x = torch.ones(3)\n",
             "rank 1 brings all_reduce()",
         ),
         "Rank 3 raises an error first": (

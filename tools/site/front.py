@@ -12,22 +12,22 @@ import nbformat
 from tools.execute import execute
 from tools.site.lessons import fenced, output_html
 
-CELL = """\
+_CALL = "dist.all_reduce(x)"
+CELL = f"""\
 %%ranks 4
 import torch
 import torch.distributed as dist
 rank = dist.get_rank()
 x = torch.ones(2)
-dist.all_reduce(x)
+{_CALL}
 x"""
-_CALL = "dist.all_reduce(x)"
-#: By what a visitor chooses: a part of the cell, and what stands in its place.
+#: By what a visitor chooses: what stands in the place of the call.
 CHOICES = {
-    "Nothing": ("", ""),
-    "Rank 2 skips it": (_CALL, f"if rank != 2:\n    {_CALL}"),
-    "Rank 1 brings another shape": ("ones(2)", "ones(3 if rank == 1 else 2)"),
-    "Rank 3 raises an error first": (_CALL, f'if rank == 3:\n    raise ValueError("no data")\n{_CALL}'),
-    "Rank 0 calls a barrier first": (_CALL, f"if rank == 0:\n    dist.barrier()\n{_CALL}"),
+    "Nothing": _CALL,
+    "Rank 2 skips it": f"if rank != 2:\n    {_CALL}",
+    "Rank 1 brings another shape": f"if rank == 1:\n    x = torch.ones(3)\n{_CALL}",
+    "Rank 3 raises an error first": f'if rank == 3:\n    raise ValueError("no data")\n{_CALL}',
+    "Rank 0 calls a barrier first": f"if rank == 0:\n    dist.barrier()\n{_CALL}",
 }
 
 
@@ -42,9 +42,9 @@ def run_choices(course: Path) -> dict[str, nbformat.NotebookNode]:
     """
     cells = [
         nbformat.v4.new_code_cell(
-            CELL.replace(*change), metadata={"tags": ["raises-exception"] if any(change) else []}
+            CELL.replace(_CALL, code), metadata={"tags": ["raises-exception"] if code != _CALL else []}
         )
-        for change in CHOICES.values()
+        for code in CHOICES.values()
     ]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("%load_ext course_lib"), *cells])
     execute(notebook, "the front page", course)
