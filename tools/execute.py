@@ -31,7 +31,7 @@ def build_notebook(target: Target) -> nbformat.NotebookNode:
     """
     notebook = notebook_for(target)
     target.notebook.parent.mkdir(parents=True, exist_ok=True)
-    _execute(notebook, target)
+    execute(notebook, target.name, target.notebook.parent)  # where nbval and JupyterLab run it
     for cell in notebook.cells:
         _strip(cell)
     notebook.metadata = notebook_for(target).metadata  # the kernel has added its own
@@ -88,7 +88,16 @@ class _ThisInterpreter(AsyncKernelManager):
         return _ThisInterpreterSpecs(parent=self)
 
 
-def _execute(notebook: nbformat.NotebookNode, target: Target) -> None:
+def execute(notebook: nbformat.NotebookNode, name: str, folder: Path) -> None:
+    """Run every cell in a kernel of its own; the notebook then holds their outputs.
+
+    Args:
+        name: what a failure calls the notebook.
+        folder: where the kernel runs.
+
+    Raises:
+        BuildError: a cell failed that is not tagged `raises-exception`.
+    """
     running = {"index": 0}
 
     def note(cell: nbformat.NotebookNode, cell_index: int) -> None:
@@ -98,7 +107,7 @@ def _execute(notebook: nbformat.NotebookNode, target: Target) -> None:
         notebook,
         kernel_name="python3",
         kernel_manager_class=_ThisInterpreter,
-        resources={"metadata": {"path": str(target.notebook.parent)}},  # where nbval and JupyterLab run it
+        resources={"metadata": {"path": str(folder)}},
         timeout=CELL_TIMEOUT,
         coalesce_streams=True,
         record_timing=False,
@@ -113,16 +122,14 @@ def _execute(notebook: nbformat.NotebookNode, target: Target) -> None:
                 client.execute(env=os.environ | kernel_environment(Path(scratch)), stderr=stderr)
         except (CellControlSignal, DeadKernelError) as error:
             said = aside.read_text(encoding="utf-8", errors="replace").splitlines()[-20:]
-            raise BuildError(
-                "\n".join([_failure(target, notebook, running["index"], error), *said])
-            ) from None
+            raise BuildError("\n".join([_failure(name, notebook, running["index"], error), *said])) from None
 
 
-def _failure(target: Target, notebook: nbformat.NotebookNode, index: int, error: Exception) -> str:
+def _failure(name: str, notebook: nbformat.NotebookNode, index: int, error: Exception) -> str:
     source = notebook.cells[index].source
     why = getattr(error, "traceback", None) or str(error) or type(error).__name__
     return (
-        f"{target.name}, cell {index + 1} of {len(notebook.cells)} failed:\n"
+        f"{name}, cell {index + 1} of {len(notebook.cells)} failed:\n"
         f"    {source.splitlines()[0]}\n"
         f"{_ANSI.sub('', why).rstrip()}"
     )

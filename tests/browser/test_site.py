@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 
 from tools.site import build_site
 from tools.site.build import DOCS
+from tools.site.front import CHOICES
 
 ROOT = Path(__file__).parents[2]
 LESSONS = sorted(path.stem for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
@@ -72,6 +73,47 @@ def test_axe_finds_no_serious_barrier(site, page):
         found[name] = {each["id"] for each in told} - {"empty-table-header"}
     assert found.pop("search") <= {"page-has-heading-one"}
     assert not any(found.values()), found
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_front_page_is_broken_on_a_phone_by_keyboard(site, page, shots, scheme):
+    """Nothing but the page itself is loaded, and it is small."""
+    loaded = set()
+    page.on("request", lambda request: loaded.add(Path(unquote(urlsplit(request.url).path))))
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.emulate_media(color_scheme=scheme)
+    page.goto((site / "index.html").as_uri())
+    page.get_by_role("radio", name="Nothing").focus()
+    cell, verdict = (page.locator(".broken").nth(which) for which in (0, 1))
+    expected = {
+        "Nothing": ("", "tensor([4., 4.])"),
+        "Rank 2 skips it": ("6if rank != 2:\n7    dist.all_reduce(x)\n", "rank 2, which has left the cell"),
+        "Rank 1 brings another shape": (
+            "6if rank == 1:\n7    x = torch.ones(3)\n",
+            "rank 1 brings all_reduce()",
+        ),
+        "Rank 3 raises an error first": (
+            '6if rank == 3:\n7    raise ValueError("no data")\n',
+            "Rank 3 raised ValueError, and ranks 0-2 wait for it",
+        ),
+        "Rank 0 calls a barrier first": (
+            "6if rank == 0:\n7    dist.barrier()\n",
+            "Only rank 0 comes to barrier()",
+        ),
+    }
+    assert [*expected] == [*CHOICES]
+    for choice, (changed, said) in expected.items():
+        expect(page.get_by_role("radio", name=choice)).to_be_focused()
+        expect(page.get_by_role("radio", name=choice)).to_be_checked()
+        assert "".join(cell.locator(".hll:visible").all_text_contents()) == changed
+        expect(verdict.locator(":scope > :visible")).to_have_count(1)
+        expect(verdict.locator(":scope > :visible")).to_contain_text(said)
+        assert page.evaluate("document.documentElement.scrollWidth") == 360
+        assert {each["id"] for each in Axe().run(page).response["violations"]} <= {"empty-table-header"}
+        page.screenshot(path=shots / f"site_front_{scheme}_{choice.replace(' ', '_')}.png", full_page=True)
+        page.keyboard.press("ArrowDown")
+    assert all(path.is_relative_to(site) for path in loaded)
+    assert sum(path.stat().st_size for path in loaded) < 300e3
 
 
 def test_what_answers_a_question_is_seen_by_those_who_open_it(site, page, shots):

@@ -11,6 +11,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from course_lib.learner.course import without_answers
+from tools.plan import BuildError
+from tools.site.front import front_cell
 from tools.site.lessons import page_of
 from tools.site.links import relinked
 
@@ -65,12 +67,11 @@ def _write_sources(course: Path, into: Path, repository: str) -> list[str]:
     lessons = sorted((course / "notebooks").glob("[0-9]*.ipynb"))
     notebooks = [*lessons, *(course / "notebooks" / f"{name}.ipynb" for name in ("two_hours", "glossary"))]
     documents = [course / "docs" / f"{name}.md" for names in DOCS.values() for name in names]
-    images = sorted((course / "docs" / "images").iterdir())
     pages = {
         path.relative_to(course).as_posix()
-        for path in (*notebooks, *documents, *images, course / "docs" / "cheatsheet.html")
+        for path in (*notebooks, *documents, course / "docs" / "cheatsheet.html")
     }
-    for name in ("extra/docs", "extra/notebooks", "notebooks", "docs/images", "static"):
+    for name in ("extra/docs", "extra/notebooks", "notebooks", "docs", "static"):
         (into / name).mkdir(parents=True)
 
     def write(page: Path, text: str) -> None:
@@ -79,8 +80,6 @@ def _write_sources(course: Path, into: Path, repository: str) -> list[str]:
             relinked(text, place, pages, repository), encoding="utf-8"
         )
 
-    for image in images:
-        shutil.copy(image, into / "docs" / "images")
     shutil.copy(course / "docs" / "cheatsheet.html", into / "extra" / "docs")
     for name in ("site.css", "site.js"):
         shutil.copy(_HERE / name, into / "static")
@@ -108,6 +107,11 @@ def _write_sources(course: Path, into: Path, repository: str) -> list[str]:
     text = (_HERE / "index.md").read_text(encoding="utf-8")
     text = text.replace("TABLE", re.sub(r"\]\((?!http)", "](notebooks/", lines)).replace("TREES", trees)
     text = text.replace("ADDRESS", address)
+    try:
+        cell = front_cell(course, {page.name[:2]: f"notebooks/{page.stem}.html" for page in lessons})
+    except BuildError as error:
+        raise SiteError(str(error)) from None
+    text = text.replace("BREAK", cell)
     (into / "index.md").write_text(text, encoding="utf-8")
     return sorted(pages)
 

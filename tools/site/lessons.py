@@ -36,16 +36,16 @@ def _code(cell: Cell, *, folded: bool) -> str:
     hidden = cell["metadata"].get("jupyter") == {"source_hidden": True}
     code = f"``````ipython3\n{source}\n``````"
     played = explorable(source)
-    shown = played or "\n".join(map(_output, cell["outputs"]))
+    shown = played or "\n".join(map(output_html, cell["outputs"]))
     if not shown.strip():
         return "" if hidden else code
-    out = _raw(f'<div class="output">{shown}</div>')
+    out = fenced(f'<div class="output">{shown}</div>')
     if hidden:
         return _details(_SHOW, f"{code}\n\n{out}")
     return f"{code}\n\n{_details(_SHOW, out) if folded and not played else out}"
 
 
-def _output(output: dict[str, Any]) -> str:
+def output_html(output: dict[str, Any]) -> str:
     """Return the HTML of one output: the lessons have text, HTML and the images of matplotlib."""
     data = {
         kind: "".join(value) for kind, value in output.get("data", {}).items() if kind != "application/json"
@@ -66,7 +66,7 @@ def _output(output: dict[str, Any]) -> str:
     return f"<pre>{escape(data['text/plain'])}</pre>"
 
 
-def _raw(html: str) -> str:
+def fenced(html: str) -> str:
     """Fence HTML off from Markdown: the fence is longer than any in it."""
     ticks = "`" * max(7, 1 + max(map(len, re.findall("`+", html)), default=0))
     return f"{ticks}{{raw}} html\n{html}\n{ticks}"
