@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from realranks import own_code
 from realranks.cli.doctor_report import show
+from realranks.cli.json_report import RUNNING, Judged, as_json, refuse, run_record, running_record
 from realranks.ranks.external.pyspy import NotAllowedError, UnreadableError
 from realranks.scripts.examine import Examination, verdict_text
 from realranks.scripts.external import (
@@ -48,18 +49,30 @@ Saved = Annotated[
         "--from", metavar="FOLDER", help="Look at nothing: judge the files of --save in this folder."
     ),
 ]
+Json = Annotated[
+    bool,
+    typer.Option(
+        "--json", help="Write the verdict to standard output as one JSON object, all else to standard error."
+    ),
+]
 
 
 def attach(
-    pids: Pids = "", keep: Keep = None, values: Values = False, ras: Ras = False, saved: Saved = None
+    pids: Pids = "",
+    keep: Keep = None,
+    values: Values = False,
+    ras: Ras = False,
+    saved: Saved = None,
+    json: Json = False,
 ) -> None:
     """Look at the ranks that run on this machine now, and explain a hang; reads only (py-spy, /proc).
 
     Exit code 0: they get on, as far as is seen; 1: a diagnosis is printed; 2: they could not be looked at.
     """
-    if saved is not None:
-        judge_saved(saved)
-    attached(pids, keep, values, ras)
+    with as_json(json):
+        if saved is not None:
+            judge_saved(saved)
+        attached(pids, keep, values, ras)
 
 
 def attached(pids: str, folder: Path | None, values: bool, ras: bool) -> NoReturn:
@@ -69,15 +82,15 @@ def attached(pids: str, folder: Path | None, values: bool, ras: bool) -> NoRetur
     except ValueError:
         raise typer.BadParameter("--pids takes numbers of processes: --pids 4711,4712.") from None
     if not os.path.isdir("/proc/self/task"):
-        _refuse("--attach reads /proc, which only Linux has.")
+        refuse("--attach reads /proc, which only Linux has.")
     try:
         found = snapshots(numbers, ras=ras)
     except NotAllowedError as error:
-        _refuse(f"{error}. {_how_to_be_allowed()}")
+        refuse(f"{error}. {_how_to_be_allowed()}")
     except UnreadableError as error:
-        _refuse(str(error))
+        refuse(str(error))
     if not found:
-        _refuse(
+        refuse(
             "No rank runs here: no process of yours has torch loaded and RANK set, or a variable called rank. "
             "--pids PID,PID names them."
         )
@@ -99,7 +112,7 @@ def judge_saved(folder: Path) -> NoReturn:
     try:
         runs = by_run(read_saved(folder))
     except NotesError as error:
-        _refuse(str(error))
+        refuse(str(error))
     _report(runs)
 
 
@@ -112,7 +125,17 @@ def _report(runs: Sequence[Sequence[Snapshot]]) -> NoReturn:
             typer.echo(f"Run {run[0].run}, {run[0].world_size} ranks:")
         show(_text(found, sum(len(each.now) for each in run)))
     typer.echo(versions_line())
-    raise typer.Exit(1 if any(found.firm for found in findings) else 0)
+    records = [_record(found, run) for found, run in zip(findings, runs, strict=True)]
+    raise Judged(1 if any(found.firm for found in findings) else 0, records)
+
+
+def _record(found: Finding, run: Sequence[Snapshot]) -> dict[str, Any]:
+    name, world_size = run[0].run, run[0].world_size
+    if found.outcome is None:
+        return running_record(world_size, found.recorded, name)
+    certainty = found.kind if found.kind in ("proved", "probable") else None
+    record = run_record(found.outcome, certainty, found.recorded, name)
+    return record if found.firm else {**record, "kind": RUNNING}
 
 
 def _text(found: Finding, ranks: int) -> str:
@@ -135,8 +158,3 @@ def _how_to_be_allowed() -> str:
     if os.geteuid() == 0:
         return "In a container, start it with `--cap-add SYS_PTRACE`, or run this on its host."
     return f'Run: sudo env "PATH=$PATH" {own_code.command()} doctor --attach'
-
-
-def _refuse(why: str) -> NoReturn:
-    typer.echo(why, err=True)
-    raise typer.Exit(2)

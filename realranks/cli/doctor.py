@@ -12,8 +12,9 @@ from typing import Annotated, NoReturn
 import typer
 
 from realranks import own_code
-from realranks.cli.attach import attached, judge_saved
+from realranks.cli.attach import Json, attached, judge_saved
 from realranks.cli.doctor_report import show
+from realranks.cli.json_report import Judged, as_json, refuse, run_record, running_record
 from realranks.cli.progress_display import spinner
 from realranks.outcome.outcome import Diagnosis
 from realranks.ranks.kernel.gang import GangError, LaunchError
@@ -145,6 +146,7 @@ def doctor(
             "the ranks answers; some versions of NCCL have crashed over it.",
         ),
     ] = False,
+    json: Json = False,
 ) -> None:
     """Run a DDP script on local ranks, watch it, and explain a hang, a crash or ranks that drift apart.
 
@@ -153,48 +155,46 @@ def doctor(
     """
     if [script is not None, folder is not None, attach].count(True) != 1:
         raise typer.BadParameter("name a script, or --from a folder, or --attach.")
-    if attach:
-        attached(pids, keep, values, ras)
-    if folder is not None:
-        if holds_saved(folder):
-            judge_saved(folder)
-        _judge(folder)
-    assert script is not None
-    if problem := _problem_with(script):
-        typer.echo(problem, err=True)
-        raise typer.Exit(2)
-    out, err = (None, None) if quiet else (sys.stdout, sys.stderr)
-    try:
-        with spinner(script.name) if quiet else contextlib.nullcontext():
-            found = examine(
-                str(script),
-                context.args,
-                ranks=ranks,
-                every=steps,
-                timeout=timeout,
-                patience=_PATIENCE if patience is None else patience,
-                on_stall=_say_meanwhile if patience is None else None,
-                out=out,
-                err=err,
-                launcher=launcher,
-            )
-    except (GangError, LaunchError) as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(2) from None
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
-    _report(found)
+    with as_json(json):
+        if attach:
+            attached(pids, keep, values, ras)
+        if folder is not None:
+            if holds_saved(folder):
+                judge_saved(folder)
+            _judge(folder)
+        assert script is not None
+        if problem := _problem_with(script):
+            refuse(problem)
+        out, err = (None, None) if quiet else (sys.stdout, sys.stderr)
+        try:
+            with spinner(script.name) if quiet else contextlib.nullcontext():
+                found = examine(
+                    str(script),
+                    context.args,
+                    ranks=ranks,
+                    every=steps,
+                    timeout=timeout,
+                    patience=_PATIENCE if patience is None else patience,
+                    on_stall=_say_meanwhile if patience is None else None,
+                    out=out,
+                    err=err,
+                    launcher=launcher,
+                )
+        except (GangError, LaunchError) as error:
+            refuse(str(error))
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+        _report(found)
 
 
 def _judge(folder: Path) -> NoReturn:
     try:
         outcome = outcome_of(read_folder(folder))
     except NotesError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(2) from None
+        refuse(str(error))
     if outcome is None:
         typer.echo("The job is not over, and its ranks get on, as far as these files tell.")
-        raise typer.Exit(0)
+        raise Judged(0, [running_record()])
     _report(Examination(outcome, tuple(checked(outcome))))
 
 
@@ -206,4 +206,4 @@ def _report(found: Examination) -> NoReturn:
     if waiting := waiting_sentence(found.outcome):
         typer.echo(f"  {waiting}")
     typer.echo(versions_line())
-    raise typer.Exit(0 if found.sound else 1)
+    raise Judged(0 if found.sound else 1, [run_record(found.outcome, checked=found.checked)])

@@ -6,6 +6,8 @@ pytest imports this file in every run, also of people who have no marked test: i
 from __future__ import annotations
 
 import inspect
+import os
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +19,8 @@ _MARK = "ranks"
 #: The parameter that holds the number of ranks of an item. No test can ask for it: its name is not an identifier.
 _NUMBER = "number of ranks"
 _OPTION = "--ranks-doctor"
+#: The name of the plugin that watches a session which torchrun has started.
+_SESSION = "realranks-torchrun"
 _GANGS = pytest.StashKey["Gangs"]()
 
 
@@ -25,7 +29,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("ranks").addoption(
         _OPTION,
         action="store_true",
-        help="watch the ranks that tests start themselves (torch.multiprocessing), and explain a hang of theirs",
+        help="explain a hang: of a suite that torchrun has started on each rank, or else of ranks that tests start "
+        "themselves (torch.multiprocessing)",
     )
 
 
@@ -36,6 +41,12 @@ def pytest_configure(config: pytest.Config) -> None:
         "ranks(n, ..., timeout=300.0): run the test on n real ranks with a gloo process group, once for each number. "
         "A deadlock fails the test within about a second, and says which rank waits where, and why.",
     )
+    if config.getoption(_OPTION) and _started_by_torchrun(config):
+        # Only here: who has no marked test and does not ask must not pay for the engine.
+        from realranks.pytest_ranks.torchrun import WatchedSession
+
+        place = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        config.pluginmanager.register(WatchedSession(*place), _SESSION)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -80,8 +91,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run a marked test on its ranks, not in this process; with `--ranks-doctor`, watch one that starts its own."""
     size = _ranks_of(pyfuncitem)
     if not size:
-        watched = pyfuncitem.config.getoption(_OPTION) and _gangs(pyfuncitem.config).watch(pyfuncitem)
-        return True if watched else None
+        config = pyfuncitem.config
+        apart = config.getoption(_OPTION) and not config.pluginmanager.hasplugin(_SESSION)
+        return True if apart and _gangs(config).watch(pyfuncitem) else None
     marker = pyfuncitem.get_closest_marker(_MARK)
     assert marker is not None
     _gangs(pyfuncitem.config).test(pyfuncitem, size, marker.kwargs.get("timeout", 300.0))
@@ -93,6 +105,18 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     gangs = config.stash.get(_GANGS, None)
     if gangs is not None:
         gangs.close()
+
+
+def _started_by_torchrun(config: pytest.Config) -> bool:
+    """Check for a session that is one of several ranks on this machine; says so if they are on several machines."""
+    names = ("TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
+    alone = config.option.collectonly or hasattr(config, "workerinput") or os.environ.get("WORLD_SIZE") == "1"
+    if alone or not all(map(os.environ.get, names)):
+        return False
+    here = os.environ["LOCAL_WORLD_SIZE"] == os.environ["WORLD_SIZE"]
+    if not here and os.environ["RANK"] == "0":
+        print(f"{_OPTION}: ranks on several machines are not watched.", file=sys.stderr)
+    return here
 
 
 def _ranks_of(item: pytest.Item) -> int:

@@ -132,9 +132,16 @@ class Stop(Body):
 
 @dataclass(frozen=True)
 class Verdict(Body):
-    """Releases a rank that waits for the result of the run (`attach`)."""
+    """Releases a rank that waits for the result of the run (`attach`), or of a test.
+
+    Attributes:
+        text: why ranks hung; empty where none did, or where the report is written elsewhere.
+        more: another test is watched after this one.
+    """
 
     kind: ClassVar[str] = "verdict"
+    text: str = ""
+    more: bool = False
 
 
 # -- from a rank to the kernel --------------------------------------------------------------------------------------
@@ -237,6 +244,7 @@ class JobReply(Body):
         started_ns, ended_ns: when the learner's code began and ended; 0 where it was interrupted outside of it.
         gpu_busy: when the code had ended, the rank's GPU did not finish what it was given within a moment.
         on_gpu: the collectives it issued through NCCL, without the lines; empty where its GPU is busy.
+        last: the rank takes part in no further job (a session of tests is over).
     """
 
     kind: ClassVar[str] = "job_reply"
@@ -254,6 +262,7 @@ class JobReply(Body):
     ended_ns: int = 0
     gpu_busy: bool = False
     on_gpu: tuple[Collective, ...] = ()
+    last: bool = False
 
 
 @dataclass(frozen=True)

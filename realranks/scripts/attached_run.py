@@ -18,6 +18,7 @@ class AttachedRun:
         attempt: from 0; a launcher may start the ranks again.
         ranks: those of this machine, where there are others. folder: where each machine writes what it sees; empty
             where there is one. name: what the machines call the run.
+        tests: the ranks run tests, each of which gets a verdict of its own; there is no report then.
     """
 
     fd: int
@@ -29,3 +30,4 @@ class AttachedRun:
     ranks: tuple[int, ...] = ()
     folder: str = ""
     name: str = ""
+    tests: bool = False

@@ -73,7 +73,7 @@ def observe(
         watched.finished()
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
     """This process's rank and the number of ranks; where there are several machines, the ranks of this one, and where
     its watcher writes.
     """
@@ -84,7 +84,7 @@ class _Place(NamedTuple):
     folder: str = ""
 
 
-def _place_in_the_run(machines: str | Path | None) -> _Place | None:
+def _place_in_the_run(machines: str | Path | None) -> Place | None:
     """Find this rank's place in the run; return None, after a line on standard error, if nothing is watched."""
     rank, world_size = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
     if rank is None or world_size is None:
@@ -93,10 +93,10 @@ def _place_in_the_run(machines: str | Path | None) -> _Place | None:
         if not dist.is_initialized():
             _say("no ranks here (RANK and WORLD_SIZE are not set): nothing is watched")
             return None
-        return _Place(dist.get_rank(), dist.get_world_size())
+        return Place(dist.get_rank(), dist.get_world_size())
     local = os.environ.get("LOCAL_WORLD_SIZE", world_size)
     if local == world_size:
-        return _Place(int(rank), int(world_size))
+        return Place(int(rank), int(world_size))
     if machines is None:
         if rank == "0":
             _say(
@@ -106,21 +106,21 @@ def _place_in_the_run(machines: str | Path | None) -> _Place | None:
         return None
     first = int(rank) - int(os.environ.get("LOCAL_RANK", "0"))
     here = tuple(range(first, first + int(local)))
-    return _Place(int(rank), int(world_size), here, str(Path(machines).absolute()))
+    return Place(int(rank), int(world_size), here, str(Path(machines).absolute()))
 
 
 def _say(text: str) -> None:
     print(f"observe: {text}", file=sys.stderr)
 
 
-def _watched(place: _Place, report: str | Path) -> _Watched | None:
+def _watched(place: Place, report: str | Path) -> _Watched | None:
     """Connect this rank to the watcher; without one, return None after a line on standard error."""
     try:
         if place.folder:
             Path(place.folder).mkdir(parents=True, exist_ok=True)
         meeting = MeetingPlace()
         return _Watched(
-            lambda: meeting.connect(lambda listener: _start(listener, meeting, report, place)),
+            lambda: meeting.connect(lambda listener: start_watcher(listener, meeting, report, place)),
             lambda wire, now: Hello(wire, place.rank, place.world_size, os.getpid(), now),
         )
     except (OSError, ImportError) as error:
@@ -128,7 +128,10 @@ def _watched(place: _Place, report: str | Path) -> _Watched | None:
         return None
 
 
-def _start(listener: socket.socket, meeting: MeetingPlace, report: str | Path, place: _Place) -> None:
+def start_watcher(
+    listener: socket.socket, meeting: MeetingPlace, report: str | Path, place: Place, *, tests: bool = False
+) -> None:
+    """Start the process that watches the ranks; it accepts them at `listener`."""
     run = AttachedRun(
         fd=listener.fileno(),
         address=str(meeting.path),
@@ -139,6 +142,7 @@ def _start(listener: socket.socket, meeting: MeetingPlace, report: str | Path, p
         ranks=place.here,
         folder=place.folder,
         name=run_name(),
+        tests=tests,
     )
     path = os.pathsep.join(filter(None, (*own_code.search_path(), os.environ.get("PYTHONPATH", ""))))
     global _watcher

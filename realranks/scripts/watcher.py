@@ -17,15 +17,18 @@ from pathlib import Path
 
 from realranks import own_code
 from realranks.doctor.diagnose import with_diagnosis
-from realranks.doctor.words import capital, rank_list
-from realranks.outcome.outcome import Outcome
+from realranks.doctor.words import at_line, capital, rank_list
+from realranks.outcome.fold import fold, rank_label
+from realranks.outcome.outcome import EXIT_UNKNOWN, Ending, Outcome
+from realranks.outcome.report import as_text, sections
 from realranks.own_files import NotOurFileError, check_ours, write_whole
 from realranks.ranks.codec import decode
 from realranks.ranks.kernel import run_job
 from realranks.ranks.kernel.interrupts import StopRequests
 from realranks.ranks.kernel.job import Job, Run, collect
+from realranks.ranks.kernel.make_outcome import lost_a_peer
 from realranks.ranks.kernel.stop_ranks import end
-from realranks.ranks.messages import Script, StatusReply, StatusRequest
+from realranks.ranks.messages import JobReply, Script, StatusReply, StatusRequest
 from realranks.ranks.observed.meeting import ONLY_JOB, AttachedRanks, NotAllCame, accept_ranks
 from realranks.ranks.status import RankStatus
 from realranks.scripts.attached_run import AttachedRun
@@ -130,6 +133,54 @@ def watch_machine(ranks: AttachedRanks, attached: AttachedRun) -> Outcome | None
             return None
 
 
+def watch_tests(ranks: AttachedRanks) -> None:
+    """Watch the ranks of a test suite from meeting to meeting: the first is after the collection, then after each test.
+
+    A test in which they hang is ended, and its verdict goes to all ranks; to standard error if one is gone.
+    """
+    stop = StopRequests()
+    over: dict[int, JobReply] = {}
+    tests: list[str] = []
+    text = ""
+    for number in itertools.count(1):
+        job = Job(Script(""), timeout=float("inf"), repair=False)
+        run = ranks.run = Run(job, number, list(ranks.links), done=dict(over))
+        if number == 1:
+            run.started_ns = min(link.started_ns for link in ranks.links)
+        else:
+            ranks.go_on(number, text)
+        outcome = run_job.follow(ranks, run, stop)
+        over = {rank: done for rank, done in run.done.items() if done.last}
+        text = _hang_text(outcome) if run.proved or outcome.exits else ""
+        # A launcher that was stopped itself ends all of its ranks: that is no news.
+        died = run.killed or set(outcome.exits.values()) - {-signal.SIGTERM, EXIT_UNKNOWN}
+        if text and died:
+            name = tests[number - 2] if number > 1 and tests else "The collection of tests"
+            print(f"\n{name}\n{text}", file=sys.stderr, flush=True)
+        if outcome.exits or run.killed or len(over) == len(ranks.links):
+            ranks.say_goodbye(text)
+            return
+        if number == 1 and not text:
+            collected = {done.shown or "" for done in run.done.values() if not done.last}
+            if len(collected) > 1:
+                print("The ranks have collected different tests: they are not watched.", file=sys.stderr)
+                return
+            tests = collected.pop().splitlines()
+
+
+def _hang_text(outcome: Outcome) -> str:
+    found = with_diagnosis(replace(outcome, what="test"))
+    text = as_text(part for part in sections(found) if part.role == "verdict")
+    # A fixture that waits for the others while it is torn down hides the failure before it.
+    failed = {
+        rank: f"{error.type}{at_line(error.where)}"
+        for rank, error in found.errors.items()
+        if found.endings[rank] is Ending.FREED and not lost_a_peer(error.message)
+    }
+    earlier = [f"  before that, {rank_label(part.ranks)} had raised {part.text}" for part in fold(failed)]
+    return "\n".join([text, *earlier])
+
+
 def _pump(ranks: AttachedRanks, seconds: float) -> None:
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
@@ -171,6 +222,8 @@ def main(run: AttachedRun) -> None:
         with socket.socket(fileno=run.fd) as listener:
             links = accept_ranks(listener, run.ranks)
     except NotAllCame as error:
+        if run.tests:
+            return  # a rank that has refused to start; pytest has said why
         late = capital(rank_list(error.missing))
         text = f"{late} did not come to observe() before the run ended: nothing was watched.\n"
         write_report(text, run)
@@ -179,6 +232,9 @@ def main(run: AttachedRun) -> None:
         Path(run.address).unlink(missing_ok=True)
     ranks = AttachedRanks(links)
     try:
+        if run.tests:
+            watch_tests(ranks)
+            return
         outcome = watch_machine(ranks, run) if run.folder else watch(ranks)
         if outcome is None:
             return

@@ -39,6 +39,14 @@ for _ in range(parser.parse_args().epochs):
         dist.destroy_process_group()
     print(f"rank {os.environ.get('RANK', 0)} of {os.environ.get('WORLD_SIZE', 1)}", flush=True)
 """
+TEST = """\
+import torch, torch.distributed as dist
+
+def test_left_out():
+    dist.init_process_group("gloo")
+    if dist.get_rank() == 0:
+        dist.all_reduce(torch.ones(1))
+"""
 HANGS = """\
 import torch, torch.distributed as dist
 
@@ -170,6 +178,8 @@ def open_copy(checkout: Path, home: Path, _: Path) -> Terminal:
 
 def open_scripts(_: Path, home: Path, folder: Path) -> Terminal:
     (folder / "train.py").write_text(TRAIN, encoding="utf-8")
+    (folder / "tests").mkdir()
+    (folder / "tests/test_it.py").write_text(TEST, encoding="utf-8")
     return Terminal(folder, home)
 
 

@@ -80,6 +80,7 @@ LATE = {
     "realranks.cells.extension": "the front door: `import realranks` in a rank or a script loads no notebook",
     "course_lib.board.sender": "a kernel that has not been asked to join a class board loads nothing of it",
     "realranks.pytest_ranks.run_test": "pytest loads the plugin in every run, and few have a test for ranks",
+    "realranks.pytest_ranks.torchrun": "the same, and few suites are started by torchrun",
     "realranks.pytest_ranks.rewriting": "for ranks: it puts pytest's own machinery in place when it is loaded",
     "realranks.outcome.report": "an outcome prints itself with it, and it is made from outcomes: to cut this circle, "
     "the class that learners hold would have to be two, one with the data and one that prints them",

@@ -248,5 +248,9 @@ def _is_ours(thread: threading.Thread | None) -> bool:
 def stack_on_signal(fd: int) -> None:
     """Let `STACK_SIGNAL` write the main thread's Python stack to `fd`, whatever the thread is doing."""
     faulthandler.register(STACK_SIGNAL, file=fd, all_threads=False, chain=False)
+
+
+def stack_on_crash(fd: int) -> None:
+    """Let a crash write all threads' stacks to `fd`."""
     # A crash in C++ (gloo aborts a rank that receives what it does not expect) says there where it happened.
     faulthandler.enable(file=fd, all_threads=True)

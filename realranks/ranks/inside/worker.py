@@ -108,6 +108,7 @@ class Rank:
         self._prepare_main()
         os.register_at_fork(after_in_child=self._forked)
         control_thread.stack_on_signal(self.config.extra_fd)
+        control_thread.stack_on_crash(self.config.extra_fd)
         threading.Thread(
             target=control_thread.answer_kernel,
             args=(self.channel, self.jobs, threading.get_ident(), self.config.store_port),

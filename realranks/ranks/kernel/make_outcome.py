@@ -143,6 +143,11 @@ def _exits(wires: Wires, run: Run, parts: Mapping[int, Ending]) -> dict[int, int
     return dict(sorted(exits.items()))
 
 
+def lost_a_peer(message: str) -> bool:
+    """Check for an error that torch raises because another rank is gone, or was freed."""
+    return any(sign in message.lower() for sign in PEER_LOST)
+
+
 def _was_freed(run: Run, rank: int, ending: Ending, error: RankError | None, a_rank_died: bool) -> bool:
     """Check whether a rank's part was ended from outside: by an interrupt, or by the death of a peer."""
     why = run.stopped_at.get(rank)
@@ -150,7 +155,7 @@ def _was_freed(run: Run, rank: int, ending: Ending, error: RankError | None, a_r
         return True
     if ending is Ending.FINISHED and why == "deadlock":
         return True
-    return a_rank_died and error is not None and any(sign in error.message.lower() for sign in PEER_LOST)
+    return a_rank_died and error is not None and lost_a_peer(error.message)
 
 
 def _kind(run: Run, endings: dict[int, Ending], exits: dict[int, int]) -> Kind:

@@ -174,10 +174,10 @@ class AttachedLink(Link):
             os.close(self.process)
             self.process = None
 
-    def let_go(self) -> None:
-        """Release a rank that waits for the verdict."""
+    def let_go(self, text: str = "", *, more: bool = False) -> None:
+        """Release a rank that waits for the verdict; see `Verdict`."""
         if self.alive:
-            self.channel.send(encode_message(Verdict()))
+            self.channel.send(encode_message(Verdict(text, more)))
 
     def interrupt(self) -> None:
         """Send SIGINT to the rank alone: its process group may be the launcher's."""
@@ -240,7 +240,13 @@ class AttachedRanks(Wires):
         if self.run is not None:
             excuse(self.links, self.run)
 
-    def say_goodbye(self) -> None:
+    def go_on(self, number: int, text: str) -> None:
+        """Release the ranks that wait for the result of their last job, which is `text`; the next has this number."""
+        for link in self.links:
+            link.awaited = number
+            link.let_go(text, more=True)
+
+    def say_goodbye(self, text: str = "") -> None:
         """Release the ranks that wait for the verdict."""
         for link in self.links:
-            link.let_go()
+            link.let_go(text)

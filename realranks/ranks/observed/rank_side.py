@@ -20,7 +20,15 @@ from realranks.ranks.inside import control_thread, self_report, worker
 from realranks.ranks.inside.control_thread import answer
 from realranks.ranks.inside.tracebacks import report_exception
 from realranks.ranks.kernel.interrupts import deferred
-from realranks.ranks.messages import Body, JobReply, Verdict, encode_message, number_of
+from realranks.ranks.messages import (
+    Body,
+    Free,
+    JobReply,
+    Verdict,
+    decode_message,
+    encode_message,
+    number_of,
+)
 from realranks.ranks.observed.meeting import ONLY_JOB
 from realranks.ranks.protocol import BlockingChannel
 
@@ -31,6 +39,7 @@ class Watched:
     Attributes:
         channel: the wire for questions and answers. crashes: the wire for what Python writes when the process crashes.
         verdict: set when the watcher has seen enough of this rank, or is gone.
+        freed: set when it is being woken from a call in which it is stuck.
     """
 
     def __init__(self, connect: Callable[[], socket.socket], hello: Callable[[str, int], Body]) -> None:
@@ -41,6 +50,7 @@ class Watched:
         for wire, name in ((self.crashes, "crashes"), (self.channel, "questions")):
             wire.send(encode_message(hello(name, self.started_ns)))
         self.verdict = threading.Event()
+        self.freed = threading.Event()
         self._our_faulthandler = False
 
     def begin(self, *, inherited_dumps: bool = False) -> None:
@@ -50,8 +60,10 @@ class Watched:
             inherited_dumps: a handler of crashes that is there is the course's own, of the process that has forked this
                 one. Any other is the script's, which may have its own use for it.
         """
+        # Without a handler the signal would end the process.
+        control_thread.stack_on_signal(self.crashes.sock.fileno())
         if inherited_dumps or not faulthandler.is_enabled():
-            control_thread.stack_on_signal(self.crashes.sock.fileno())
+            control_thread.stack_on_crash(self.crashes.sock.fileno())
             self._our_faulthandler = True
         # A worker of a data loader would keep the wire open, and the end of this process would not be seen.
         os.register_at_fork(after_in_child=self.channel.sock.close)
@@ -63,6 +75,9 @@ class Watched:
         with deferred() as interrupts:
             self._say_how(error, left_behind)
             interrupts.acknowledge()
+
+    def released(self, verdict: Verdict) -> None:
+        """Take the result of what this rank has last answered for; called on the thread that answers."""
 
     def close(self) -> None:
         """Be watched no longer."""
@@ -91,8 +106,14 @@ class Watched:
         while True:
             message = self.channel.receive()
             if message is None or message.kind == Verdict.kind:
+                verdict = decode_message(Verdict, message) if message is not None else Verdict()
+                self.released(verdict)
+                if verdict.more:
+                    continue
                 self.verdict.set()
                 return
+            if message.kind == Free.kind:
+                self.freed.set()
             with contextlib.suppress(Exception):
                 reply = answer(message, self.main_thread, _store_port())
                 self.channel.send(encode_message(reply, number_of(message)))

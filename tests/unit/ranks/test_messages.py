@@ -127,7 +127,7 @@ EVERYTHING = [
     messages.StatusRequest(detail=True),
     messages.Free(store=True),
     messages.Stop(),
-    messages.Verdict(),
+    messages.Verdict("Rank 0 waits.", more=True),
     messages.Hello("questions", 1, 2, 77, 5),
     messages.Attached("crashes", 77, 0, None, True, 5),
     messages.ProcessStarted(77),
