@@ -319,7 +319,7 @@ p = predict("04.slow_messages")
 network, steps = Network(latency=0.040, bandwidth=100), {}
 for cap in (0.5, 2, 25):
     ddp = DistributedDataParallel(sixteen_layers(), bucket_cap_mb=cap)
-    steps[cap] = network.fastest_step(ddp, 2)
+    steps[cap] = network.fastest_step(ddp, 4)
 
 # %% [markdown]
 # The more a message costs, the larger the best bucket.
