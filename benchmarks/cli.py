@@ -41,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print, write; returns 0 also when a goal is missed: a slow machine is no error."""
+    """Measure, print, write; returns 0 also when a goal is missed: a slow machine is not an error."""
     options = _parser().parse_args(arguments)
     plan = measures.QUICK if options.quick else measures.Plan(repeat=max(1, options.repeat))
     if options.alone:

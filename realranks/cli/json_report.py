@@ -73,10 +73,9 @@ def run_record(
     own = "proved" if outcome.proved else "probable" if outcome.doubts else None
     culprits = found.culprits if found is not None else ()
     return {
-        "run": run or None,
+        **running_record(outcome.world_size, checked, run),
         "kind": str(outcome.kind),
         "certainty": certainty or own,
-        "world_size": outcome.world_size,
         "diagnosis": None
         if found is None
         else {
@@ -88,7 +87,6 @@ def run_record(
             "warning": found.warning,
         },
         "ranks": [_rank_record(outcome, rank, rank in culprits) for rank in outcome.ranks],
-        "checked": list(checked),
     }
 
 
