@@ -565,7 +565,7 @@ class HalfDay:
 def graded(task: str) -> list[Answer]:
     """Judge two wrong answers and a right one of the catalogue on real ranks."""
     from course_lib.grading.grader import grade
-    from tools.answers import catalogue
+    from course_lib.grading.known_answers import catalogue
 
     mine = [one for one in catalogue(ROOT / "course_lib/lessons") if one.task == task]
     known = [one for one in mine if one.misconceptions]

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 
 from course_lib.grading.grader import grade, seed_of
 from course_lib.grading.judge import NO_OBSERVATION
+from course_lib.grading.known_answers import Specimen
 from course_lib.grading.verdict import CheckState, Verdict, VerdictKind
 from course_lib.tasks import Task, find_task
-from tools.answers import Specimen
 
 MIN_RIGHT, MIN_WRONG, MIN_HINTS = 2, 3, 2
 #: Seeds that are tried in the same ranks. The part of them that is enough where nothing is rounded.
@@ -51,7 +51,8 @@ def _unshown(task: Task, wrong: Sequence[Specimen]) -> Iterator[str]:
     known = {item.id for item in task.misconceptions}
     if len(known) < len(task.misconceptions):
         yield "two misconceptions have the same id"
-    for id_ in sorted(known - {id_ for specimen in wrong for id_ in specimen.misconceptions}):
+    shown = {id_ for specimen in wrong if not specimen.unseen for id_ in specimen.misconceptions}
+    for id_ in sorted(known - shown):
         yield f"no wrong answer shows the misconception {id_}"
     for specimen in wrong:
         if not specimen.declared or not known.issuperset(specimen.misconceptions):
@@ -107,6 +108,8 @@ def _describe_mismatch(specimen: Specimen, task: Task, verdict: Verdict) -> str:
     if verdict.passed:
         return "is wrong, but passes"
     named = [item.id for item in verdict.misconceptions]
+    if specimen.unseen and set(named) < set(specimen.misconceptions):
+        return ""
     if sorted(named) != sorted(specimen.misconceptions):
         own = ", ".join(specimen.misconceptions)
         return f"shows {named}, not its own misconception {own}:\n{verdict!r}"

@@ -56,6 +56,7 @@ class Attempt:
         trials: those that went through, oracle included. printed: what the answer printed in each of them.
         end: why it ended; `outcome`, `reason`, `world_size` and `case` say more where it ended before its time (case
             is None while the answer was being loaded).
+        like: the misconceptions of the known answers that do the same (see `likeness`), where they were asked.
     """
 
     trials: tuple[Trial, ...]
@@ -66,6 +67,7 @@ class Attempt:
     world_size: int = 0
     case: Mapping[str, object] | None = None
     last_words: str = ""
+    like: tuple[str, ...] = ()
 
 
 class EndedError(Exception):

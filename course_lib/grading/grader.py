@@ -9,6 +9,7 @@ import time
 
 from course_lib.grading.attempt import Tell, attempt
 from course_lib.grading.judge import judge, judge_source
+from course_lib.grading.likeness import names_like
 from course_lib.grading.process_limits import NothingLeft
 from course_lib.grading.verdict import Verdict
 from course_lib.tasks import Task, find_task
@@ -57,7 +58,10 @@ def grade(
         NothingLeft(),
     ):
         drawn_from = range(seed, seed + seeds)
-        verdict = judge(task, attempt(task, source, first_line, drawn_from, folder, tell), seed)
+        ran = attempt(task, source, first_line, drawn_from, folder, tell)
+        verdict = judge(task, ran, seed)
+        if not verdict.passed and not verdict.misconceptions and (like := names_like(task, ran, folder)):
+            verdict = judge(task, dataclasses.replace(ran, like=like), seed)
     return dataclasses.replace(verdict, seconds=time.monotonic() - started)
 
 

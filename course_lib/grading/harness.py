@@ -38,6 +38,16 @@ class _NotAttempted(BaseException):
 def load(source: str, first_line: int, folder: str) -> str:
     """Run the answer's source as the `__main__` of this rank."""
     confine(folder)
+    return _load(source, first_line)
+
+
+def load_known(source: str, folder: str) -> str:
+    """Run the source of an answer of the course's own, in the place of the one before it."""
+    os.chdir(folder)
+    return _load(source, 1)
+
+
+def _load(source: str, first_line: int) -> str:
     compiled = compile_cell(source, LABEL, first_line)
     remember_cell(source, LABEL, first_line)
     space = sys.modules["__main__"].__dict__

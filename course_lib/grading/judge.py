@@ -150,8 +150,8 @@ def _recognise_safely(task: Task, attempt: Attempt) -> tuple[str, ...]:
         else:
             found = task.recognise(trials)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-        return ()
-    return (found,) if isinstance(found, str) else found or ()
+        found = None
+    return (found,) if isinstance(found, str) else found or attempt.like
 
 
 def _safe_symptoms(task: Task, attempt: Attempt) -> tuple[str, ...]:

@@ -9,13 +9,13 @@ import pytest
 from course_lib.grading import grader
 from course_lib.grading.grader import grade
 from course_lib.grading.judge import judge
+from course_lib.grading.known_answers import catalogue, problems_with_catalogue
 from course_lib.grading.task_sources import task_cell
 from course_lib.grading.verdict import VerdictKind
 from course_lib.syllabus import LESSONS
 from course_lib.tasks import all_tasks, find_task
 from tests.records.judged import said_of_answer
 from tests.records.store import Records
-from tools.answers import catalogue, problems_with_catalogue
 from tools.selfcheck import problems_with_answer, problems_with_stubs, problems_with_task
 
 ROOT = Path(__file__).parents[2]

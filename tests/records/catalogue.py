@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from course_lib.grading.known_answers import catalogue
 from tests.records.judged import Say, data_of, said_of_answer, said_of_looks, said_of_script
 from tests.records.store import PLACES, ROOT, Records, evidence, here
 from tests.scenarios.catalogue import scenarios
 from tests.support.hung_runs import HUNG, SOUND, write_script
-from tools.answers import catalogue
 
 
 @dataclass(frozen=True)

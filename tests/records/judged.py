@@ -15,6 +15,7 @@ import pytest
 from course_lib.grading.attempt import Attempt
 from course_lib.grading.grader import seed_of
 from course_lib.grading.judge import judge, judge_source
+from course_lib.grading.known_answers import Specimen
 from course_lib.grading.verdict import CheckState, Verdict
 from course_lib.tasks import find_task
 from realranks.scripts.examine import assess, verdict_text
@@ -29,7 +30,6 @@ from tests.records.store import (
     with_oracles,
     without_oracles,
 )
-from tools.answers import Specimen
 
 Say = Callable[[Any], str]
 #: The kind of a verdict, and of looks from outside the ranks at fault: the same in each run. Numbers, the order of a

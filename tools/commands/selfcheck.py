@@ -15,12 +15,12 @@ from typing import Annotated
 import typer
 
 from course_lib.cli.root import course_root
+from course_lib.grading.known_answers import Specimen, catalogue, problems_with_catalogue
 from course_lib.grading.task_sources import task_cell
 from course_lib.syllabus import all_lessons
 from course_lib.tasks import Task, UnknownTaskError, all_tasks, find_task
 from realranks.cli.progress_display import progress_bar
 from tools import selfcheck as checks
-from tools.answers import Specimen, catalogue, problems_with_catalogue
 from tools.check import check_notebooks
 from tools.plan import LESSONS, NOTEBOOK_FOLDERS
 from tools.selfcheck import problems_with_task

@@ -2,9 +2,9 @@
 
 import pytest
 
+from course_lib.grading.known_answers import catalogue
 from course_lib.grading.worth_reading import worth_reading
 from course_lib.syllabus import LESSONS
-from tools.answers import catalogue
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from course_lib.grading.known_answers import CatalogueError, catalogue, problems_with_catalogue, read
 from course_lib.grading.verdict import CheckResult, CheckState, Verdict, VerdictKind
 from course_lib.tasks import find_task
 from course_lib.tasks.words import Misconception
 from tests.support.submissions import write
 from tests.support.tiny_course import make
 from tests.support.tiny_course import write as write_lesson
-from tools.answers import CatalogueError, catalogue, problems_with_catalogue, read
 from tools.commands.selfcheck import problems_on_paper, stray_files, taught_nowhere
 from tools.plan import LESSONS
 from tools.selfcheck import empty_words, seeds_for

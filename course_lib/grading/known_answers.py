@@ -16,14 +16,22 @@ A wrong answer is a *variant* of a right one, written in the right one's file wh
 follow as `#~ |...`. `misconception:` names what the verdict must name (several with commas; `none` where no idea with a
 name is behind the mistake), `breaks:` a check that must not hold, word for word. A wrong answer that has little in
 common with any right one is a file of its own, `wrong_*.py`, with such lines at its head: `# misconception: summed`.
+
+An answer that fails for no reason that a check can name gets the names of the wrong ones that do the same (`likeness`).
+Answers `unseen_*.py` are wrong, too, written by somebody who had not seen the others. They are never compared with: they
+show that a mistake in another style gets its name or none, and never another one.
 """
 
+from __future__ import annotations
+
 import contextlib
+import functools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from course_lib.syllabus import LESSONS
 from course_lib.tasks import UnknownTaskError, find_task
 
 # Not in a TOML file beside the right answer: each replaced line would stand twice, and be changed twice. Not in files
@@ -44,7 +52,7 @@ class Specimen:
 
     Attributes:
         path: the file in which it stands. name: `samplers/evaluate/wrong_padding`. task: the task's name.
-        source: the answer. right: whether it is.
+        source: the answer. right: whether it is. unseen: it is never compared with.
         misconceptions: what its verdict must name, `declared` whether that is said at all.
         breaks: the checks that it breaks.
     """
@@ -58,11 +66,22 @@ class Specimen:
     declared: bool = False
     breaks: tuple[str, ...] = ()
 
+    @property
+    def unseen(self) -> bool:
+        """Whether it only tests what others are recognised by."""
+        return self.path.stem.startswith("unseen_")
 
-def catalogue(folder: Path) -> tuple[Specimen, ...]:
+
+@functools.cache
+def known_answers(topic: str) -> tuple[Specimen, ...]:
+    """Return the answers to the tasks of one lesson."""
+    return catalogue(LESSONS, topic)
+
+
+def catalogue(folder: Path, topic: str = "*") -> tuple[Specimen, ...]:
     """Return every answer below a folder, in order; `problems_with_catalogue` names what cannot be read."""
     found: list[Specimen] = []
-    for path in sorted(folder.glob("*/answers/*/*.py")):
+    for path in sorted(folder.glob(f"{topic}/answers/*/*.py")):
         with contextlib.suppress(CatalogueError):
             found += _specimens(path, folder)
     return tuple(found)
@@ -76,9 +95,9 @@ def problems_with_catalogue(folder: Path) -> list[str]:
         shown = path.relative_to(folder).as_posix()
         if "__pycache__" in path.parts:
             continue
-        if not re.fullmatch(r"[^/]+/answers/[^/]+/(right|wrong)_\w+\.py", shown):
+        if not re.fullmatch(r"[^/]+/answers/[^/]+/(right|unseen|wrong)_\w+\.py", shown):
             problems.append(
-                f"{shown}: not an answer; answers are TOPIC/answers/TASK/right_*.py and wrong_*.py"
+                f"{shown}: not an answer; answers are TOPIC/answers/TASK/right_*.py, wrong_*.py and unseen_*.py"
             )
             continue
         try:
