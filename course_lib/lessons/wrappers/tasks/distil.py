@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, TypedDict
 
@@ -19,74 +17,13 @@ from course_lib.tasks.task import (
     WrongKind,
     check,
     gate,
-    recognise_by_message,
 )
-from course_lib.tasks.weights import ROUNDING, added, close, drawn, network, numbers
-from realranks.outcome.outcome import Outcome
+from course_lib.tasks.weights import ROUNDING, close, drawn, network, numbers
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     Batch = tuple[Tensor, Tensor, Tensor]
-
-
-@dataclass(frozen=True)
-class Way:
-    """A way to train student and teacher.
-
-    Attributes:
-        before: every rank copies the student before DDP makes all equal. own_start: DDP leaves its running statistics.
-        share: the student's share in the teacher's weights, from the momentum. early: before the optimizer's step.
-        first_copies: after the first step the teacher's weights are the student's.
-        statistics: what the teacher takes over of the student's running statistics after a step: those of `rank 0`,
-            its `own` rank's, or the `mean` of all (`mean, of the student too`: it goes on with that); `nothing`, or
-            `nothing, until the end`; on `rank 0 alone`; or a share, as of the weights: of `rank 0, a share`, of
-            its `own, a share`.
-        mode: the teacher's, `eval` or `train`. terms: the parts of the loss.
-    """
-
-    before: bool = False
-    own_start: bool = False
-    share: Callable[[float], float] = lambda momentum: 1 - momentum
-    early: bool = False
-    first_copies: bool = False
-    statistics: str = "rank 0"
-    mode: str = "eval"
-    terms: tuple[str, ...] = ("labels", "target")
-
-
-#: By misconception; a slash and a variant may follow.
-_WAYS = {
-    "right": Way(),
-    "copied_before": Way(before=True),
-    "copied_before + buffers_left": Way(before=True, statistics="nothing"),
-    "copied_before + own_statistics": Way(before=True, statistics="own"),
-    "copied_before + teacher_in_train_mode": Way(before=True, statistics="nothing", mode="train"),
-    "teacher_in_train_mode": Way(statistics="nothing", mode="train"),
-    "teacher_in_train_mode/copied": Way(mode="train"),
-    "teacher_in_train_mode + own_statistics": Way(statistics="own", mode="train"),
-    "buffers_left": Way(statistics="nothing"),
-    "buffers_left/until the end": Way(statistics="nothing, until the end"),
-    "buffers_left/on other ranks": Way(statistics="rank 0 alone"),
-    "buffers_left + too_early": Way(statistics="nothing", early=True),
-    "buffers_left + momentum_reversed": Way(statistics="nothing", share=lambda momentum: momentum),
-    "own_statistics": Way(statistics="own"),
-    "own_statistics/at the start": Way(own_start=True),
-    "statistics_follow": Way(statistics="rank 0, a share"),
-    "statistics_follow + own_statistics": Way(statistics="own, a share"),
-    "statistics_averaged": Way(statistics="mean"),
-    "statistics_averaged/student": Way(statistics="mean, of the student too"),
-    "no_momentum": Way(share=lambda _: 1.0),
-    "no_momentum + own_statistics": Way(share=lambda _: 1.0, statistics="own"),
-    "first_update_copies": Way(first_copies=True),
-    "first_update_copies + own_statistics": Way(first_copies=True, statistics="own"),
-    "momentum_reversed": Way(share=lambda momentum: momentum),
-    "too_early": Way(early=True),
-    "never_follows": Way(share=lambda _: 0.0),
-    "never_follows/nothing": Way(share=lambda _: 0.0, statistics="nothing"),
-    "half_the_loss/labels": Way(terms=("labels",)),
-    "half_the_loss/target": Way(terms=("target",)),
-}
 
 
 class Case(TypedDict):
@@ -183,8 +120,8 @@ class Distil(Compared[Case, Seen, Both]):
             "gradients": any(p.grad is not None for p in teacher.parameters()),
         }
 
-    def oracle(self, case: Case, world_size: int) -> dict[str, Callable[[], list[Both]]]:
-        return {name: partial(_train_alone, case, world_size, way) for name, way in _WAYS.items()}
+    def oracle(self, case: Case, world_size: int) -> dict[str, list[Both]]:
+        return {"right": [_train_alone(case, world_size)] * world_size}
 
     gives_teacher = gate(
         "distil(...) returns the teacher, a model like the student.", "rank {rank} returned {given}"
@@ -217,84 +154,39 @@ class Distil(Compared[Case, Seen, Both]):
     )
 
     def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
-        """Name the misconception that gives exactly these weights; else detect students that differ between ranks."""
+        """Detect students that differ between ranks."""
         students = [[seen["student"] for seen in trial.seen.values()] for trial in trials]
-        students_differ = any(not close(one, some[0]) for some in students for one in some)
-        return super().recognise(trials) or ("not_averaged" if students_differ else None)
-
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
-        texts = {
-            "DistributedDataParallel is not needed": "teacher_in_ddp",
-            "Expected to have finished reduction": "teacher_counted",
-            "can't be cast to the desired output type Long": "statistics_follow",
-            "expected dtype long": "statistics_follow",
-        }
-        return recognise_by_message(outcome, texts)
+        differ = any(not close(one, some[0]) for some in students for one in some)
+        return "not_averaged" if differ else None
 
 
-def _train_alone(case: Case, world_size: int, way: Way) -> list[Both]:
-    """Train one process with one student, and for each rank a teacher and the student's running statistics there."""
+def _train_alone(case: Case, world_size: int) -> Both:
+    """Train one process, whose student keeps the running statistics of rank 0's samples."""
     import torch
 
     mse = torch.nn.functional.mse_loss
     student = _student(case["seed"])
-    teachers = [
-        _student(case["seed"] + 17 * rank) if way.before else copy.deepcopy(student)
-        for rank in range(world_size)
-    ]
-    for rank, teacher in enumerate(teachers):
-        teacher.train(way.mode == "train")
-        if way.own_start:
-            _take_over(_statistics(teacher), _statistics(_student(case["seed"] + 17 * rank)))
+    teacher = copy.deepcopy(student).eval()
     optimizer = torch.optim.SGD(student.parameters(), lr=case["lr"])
-    share = way.share(case["momentum"])
-
-    def follow(share: float) -> None:
-        with torch.no_grad():
-            for teacher in teachers:
-                for mine, its in zip(teacher.parameters(), student.parameters(), strict=True):
-                    mine.lerp_(its, share)
-
-    for step, parts in enumerate(zip(*(_batches(case, rank) for rank in range(world_size)), strict=True)):
-        weight = 1.0 if way.first_copies and step == 0 else share
+    for parts in zip(*(_batches(case, rank) for rank in range(world_size)), strict=True):
         optimizer.zero_grad()
-        start = _copies(_statistics(student))
-        ends = []
-        for teacher, (x, noisy, y) in zip(teachers, parts, strict=True):
-            _take_over(_statistics(student), start)  # each forward in DDP begins with rank 0's
+        for x, noisy, y in reversed(parts):  # rank 0 comes last
+            _take_over(_statistics(student), _statistics(teacher))  # each forward in DDP begins with rank 0's
             output = student(noisy)
-            ends.append(_copies(_statistics(student)))
-            terms = {"labels": mse(output, y), "target": mse(output, teacher(x).detach())}
-            (added(terms[term] for term in way.terms) / world_size).backward()
-        mean = [added(some) / world_size for some in zip(*ends, strict=True)]
-        if way.statistics == "mean, of the student too":
-            ends = [mean] * world_size
-        _take_over(_statistics(student), ends[0])
-        if way.early:
-            follow(weight)
+            loss = mse(output, y) + mse(output, teacher(x).detach())
+            (loss / world_size).backward()
         optimizer.step()
-        if not way.early:
-            follow(weight)
-        whose, _, partly = way.statistics.partition(", ")
-        for rank, (teacher, own) in enumerate(zip(teachers, ends, strict=True)):
-            left = _statistics(teacher)
-            alone = left if rank else own
-            taken = {"rank 0": ends[0], "own": own, "mean": mean, "rank 0 alone": alone}.get(whose, left)
-            _take_over(left, taken, share if partly == "a share" else 1.0)
-    if way.statistics == "nothing, until the end":
-        for teacher in teachers:
-            _take_over(_statistics(teacher), _statistics(student))
-    weights = numbers(student.parameters())
-    return [
-        {"student": weights, "teacher": numbers(one.parameters()), "statistics": numbers(_statistics(one))}
-        for one in teachers
-    ]
+        _take_over(_statistics(teacher), _statistics(student))
+        with torch.no_grad():
+            for mine, its in zip(teacher.parameters(), student.parameters(), strict=True):
+                mine.lerp_(its, 1 - case["momentum"])
+    return {
+        "student": numbers(student.parameters()),
+        "teacher": numbers(teacher.parameters()),
+        "statistics": numbers(_statistics(teacher)),
+    }
 
 
-def _copies(tensors: Iterable[Tensor]) -> list[Tensor]:
-    return [tensor.clone() for tensor in tensors]
-
-
-def _take_over(old: Iterable[Tensor], new: Iterable[Tensor], share: float = 1.0) -> None:
+def _take_over(old: Iterable[Tensor], new: Iterable[Tensor]) -> None:
     for mine, its in zip(old, new, strict=True):
-        mine.copy_((1 - share) * mine + share * its)
+        mine.copy_(its)
