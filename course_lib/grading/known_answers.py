@@ -17,8 +17,8 @@ follow as `#~ |...`. `misconception:` names what the verdict must name (several 
 name is behind the mistake), `breaks:` a check that must not hold, word for word. A wrong answer that has little in
 common with any right one is a file of its own, `wrong_*.py`, with such lines at its head: `# misconception: summed`.
 
-An answer that fails for no reason that a check can name gets the names of the wrong ones that do the same (`likeness`).
-Answers `unseen_*.py` are wrong, too, written by somebody who had not seen the others. They are never compared with: they
+An answer whose mistake no check can name gets the names of the wrong ones that do the same (see `likeness`). Answers
+`unseen_*.py` are wrong, too, written by somebody who had not seen the others. They are never compared with: they
 show that a mistake in another style gets its name or none, and never another one.
 """
 

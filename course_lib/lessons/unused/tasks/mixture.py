@@ -6,14 +6,12 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from course_lib.lessons.unused.tasks.models import first_line, gradients
 from course_lib.tasks import toys
-from course_lib.tasks.compared import compared, fits
+from course_lib.tasks.compared import compared
 from course_lib.tasks.task import (
     Miss,
     Recognised,
@@ -23,9 +21,8 @@ from course_lib.tasks.task import (
     check,
     gate,
     recognise_by_message,
-    recognise_by_name,
 )
-from course_lib.tasks.weights import ROUNDING, added, close, drawn, fill, numbers
+from course_lib.tasks.weights import ROUNDING, drawn, fill, numbers
 from realranks.outcome.outcome import Kind, Outcome, RankState
 
 if TYPE_CHECKING:
@@ -34,31 +31,6 @@ if TYPE_CHECKING:
     Mix = Callable[[Tensor, Tensor, Tensor, nn.ModuleList], tuple[Tensor, Tensor]]
 
 _EXPERTS, _EACH = 4, 2
-#: What becomes of a token's two results, by misconception; a slash and a variant may follow.
-_COMBINED = (
-    "one_expert",
-    "one_expert/without its gate",
-    "gate_forgotten",
-    "overwritten/by the next expert",
-    "overwritten/by the second",
-    "renormalised",
-)
-#: What the parts of a loss are divided by, and whose shares it has; the same.
-_DIVIDED = (
-    "own_mean",
-    "own_mean/error",
-    "own_mean/balance",
-    "ranks_forgotten",
-    "choices_counted",
-    "choices_counted/error",
-)
-_SHARES = (
-    "own_shares",
-    "shares_averaged",
-    "shares_averaged/guarded",
-    "shares_summed",
-    "shares_summed/of tokens",
-)
 
 
 class Case(TypedDict):
@@ -80,24 +52,14 @@ class Seen(TypedDict):
 
 
 class Oracle(TypedDict):
-    """Outputs by rank and gradients, both right and by misconception; the loss of one process."""
+    """Outputs by rank; the gradients and the loss of one process."""
 
-    outputs: dict[str, list[list[float]]]
-    gradients: dict[str, Callable[[], list[float]] | list[float]]
+    outputs: list[list[float]]
+    gradients: list[float]
     loss: float
 
 
 ThisTrial = Trial[Case, Seen, Oracle]
-
-
-def _combined_so(trial: ThisTrial, _rank: int) -> str | None:
-    """Return the misconception that gives all ranks' outputs."""
-    for name in _COMBINED:
-        if all(
-            close(seen["outputs"], trial.oracle["outputs"][name][rank]) for rank, seen in trial.seen.items()
-        ):
-            return name.partition("/")[0]
-    return None
 
 
 class Mixture(Task[Case, Seen, Oracle]):
@@ -168,32 +130,14 @@ class Mixture(Task[Case, Seen, Oracle]):
         import torch
 
         tokens = [_tokens(case, rank) for rank in range(world_size)]
-        alone = _layer(case["seed"], _mix)
-        _, loss = alone(*map(torch.cat, zip(*tokens, strict=True)))
+        layer = _layer(case["seed"], _mix)
+        _, loss = layer(*map(torch.cat, zip(*tokens, strict=True)))
         loss.backward()
-        parts = [_Part.of(_layer(case["seed"], _mix), *each) for each in tokens]
-        combined = {
-            name: _layer(case["seed"], partial(_mix, combined=name)) for name in ("right", *_COMBINED)
-        }
         return {
-            "outputs": {
-                name: [numbers([layer(*each)[0]]) for each in tokens] for name, layer in combined.items()
-            },
-            "gradients": {
-                "right": gradients(alone),
-                **{name: partial(_average, parts, divided=name) for name in _DIVIDED},
-                **{name: partial(_average, parts, share=name) for name in _SHARES},
-                **{
-                    f"{divided} + {share}": partial(_average, parts, divided=divided, share=share)
-                    for divided in ("own_mean", "ranks_forgotten")
-                    for share in _SHARES
-                },
-            },
+            "outputs": [numbers([layer(*each)[0]]) for each in tokens],
+            "gradients": gradients(layer),
             "loss": loss.item(),
         }
-
-    def reference(self, oracle: Oracle) -> object:
-        return [oracle["outputs"]["right"], oracle["gradients"]["right"], oracle["loss"]]
 
     gives_pair = gate("Every rank returns the outputs, shaped like x, and its loss.")
 
@@ -201,8 +145,7 @@ class Mixture(Task[Case, Seen, Oracle]):
         "Every token is put through its two experts, and each result is multiplied by its gate.",
         "with {case}, the outputs of rank {rank} are off by up to {gap:.2g}",
         of="outputs",
-        right=lambda trial, rank: trial.oracle["outputs"]["right"][rank],
-        known=_combined_so,
+        right=lambda trial, rank: trial.oracle["outputs"][rank],
     )
 
     @check("Every parameter gets a gradient on every rank, so that plain DDP can average.")
@@ -234,7 +177,7 @@ class Mixture(Task[Case, Seen, Oracle]):
         "The averaged gradients are those of one process with the tokens of all ranks.",
         "with {case}, the gradients on rank {rank} are off by up to {gap:.2g}",
         of="gradients",
-        right=lambda trial, _: trial.oracle["gradients"]["right"],
+        right=lambda trial, _: trial.oracle["gradients"],
     )
 
     @check("The mean of the ranks' losses is the loss of that process.")
@@ -248,22 +191,6 @@ class Mixture(Task[Case, Seen, Oracle]):
             )
         return None
 
-    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
-        """Find the divisor and the shares of the loss that give these gradients."""
-        seen = [
-            t.with_seen({rank: s["gradients"] for rank, s in t.seen.items()})
-            for t in trials
-            if not any("unfinished" in s for s in t.seen.values())
-        ]
-        known = trials[0].oracle["gradients"]
-        return recognise_by_name(
-            seen,
-            [*self.by_severity(known), *(name for name in known if " + " in name)],
-            lambda t, name: t.on_all_ranks(t.oracle["gradients"][name]),
-            partial(fits, tolerance=ROUNDING),
-            alone=False,
-        )
-
     def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """Recognise ranks that wait for what another one has not sent: gradients in backward, or a collective."""
         blocked = [w for w in outcome.waiting.values() if w.state == RankState.BLOCKED]
@@ -274,7 +201,7 @@ class Mixture(Task[Case, Seen, Oracle]):
         no_loss = recognise_by_message(outcome, {"does not require grad": "left_early"})
         if "one_has_all" in before and (outcome.kind is Kind.HANG or no_loss):
             return "left_early"
-        return self.recognise(trials)
+        return None
 
 
 def _layer(seed: int, mix: Mix) -> nn.Module:
@@ -311,95 +238,13 @@ def _tokens(case: Case, rank: int) -> tuple[Tensor, Tensor]:
     return x, drawn(seed + 1, *size)
 
 
-def _mix(
-    x: Tensor, y: Tensor, gates: Tensor, experts: nn.ModuleList, combined: str = "right"
-) -> tuple[Tensor, Tensor]:
+def _mix(x: Tensor, y: Tensor, gates: Tensor, experts: nn.ModuleList) -> tuple[Tensor, Tensor]:
     """Let every expert compute every token and mask what is not wanted: slow, but unlike the answers' code."""
     import torch
 
-    first, second = gates.topk(_EACH, 1).indices.T
-    chosen = [first, second]
-    if combined.startswith("one_expert"):
-        chosen = [first]
-    elif combined == "overwritten/by the next expert":
-        chosen = [torch.maximum(first, second)]
-    elif combined == "overwritten/by the second":
-        chosen = [second]
-    weights = added(torch.nn.functional.one_hot(one, _EXPERTS).to(x.dtype) for one in chosen)
-    share = _share(gates)
-    if combined not in ("gate_forgotten", "one_expert/without its gate"):
-        weights = weights * gates
-    if combined == "renormalised":
-        weights = weights / weights.sum(1, keepdim=True)
-    outputs = (weights.unsqueeze(2) * torch.stack([expert(x) for expert in experts], dim=1)).sum(1)
+    chosen = gates.topk(_EACH, 1).indices
+    weights = torch.nn.functional.one_hot(chosen, _EXPERTS).sum(1).to(x.dtype)
+    share = weights.sum(0) / chosen.numel()
+    results = torch.stack([expert(x) for expert in experts], dim=1)
+    outputs = ((weights * gates).unsqueeze(2) * results).sum(1)
     return outputs, (outputs - y).square().mean() + _EXPERTS * (share * gates.mean(0)).sum()
-
-
-def _share(gates: Tensor) -> Tensor:
-    """Return each expert's share of these tokens' choices; NaN without tokens."""
-    import torch
-
-    choices = gates.topk(_EACH, 1).indices.flatten()
-    return torch.bincount(choices, minlength=_EXPERTS) / len(choices)
-
-
-@dataclass(frozen=True)
-class _Part:
-    """The knowledge of one rank.
-
-    Attributes:
-        tokens: how many it has. share: of its choices, by expert.
-        error: the gradient of the sum of its squared errors, a mean over features.
-        gates: by expert, the gradient of the sum of its gates in the router's weight, which comes first in `error`.
-    """
-
-    tokens: int
-    share: Tensor
-    error: Tensor
-    gates: Tensor
-
-    @classmethod
-    def of(cls, layer: nn.Module, x: Tensor, y: Tensor) -> _Part:
-        """Read a part from a layer as it is when training begins."""
-        import torch
-
-        def gradient(number: Tensor, of: Sequence[nn.Parameter]) -> Tensor:
-            return torch.cat([each.flatten() for each in torch.autograd.grad(number, of, retain_graph=True)])
-
-        outputs, _ = layer(x, y)
-        gates = layer.get_submodule("router")(x).softmax(1)
-        return cls(
-            len(x),
-            _share(gates),
-            gradient((outputs - y).square().mean(1).sum(), list(layer.parameters())),
-            torch.stack([gradient(one, [layer.get_parameter("router.weight")]) for one in gates.sum(0)]),
-        )
-
-
-def _average(parts: Sequence[_Part], divided: str = "right", share: str = "right") -> list[float]:
-    """Return DDP's average of the ranks' gradients, given what each divides by and whose shares it takes."""
-    import torch
-
-    everyone = sum(part.tokens for part in parts)
-    own = [part.share.nan_to_num() for part in parts]
-    # A rank without tokens has no gradient to divide.
-    factors = {"right": [len(parts) / everyone] * len(parts), "ranks_forgotten": [1 / everyone] * len(parts)}
-    factors["own_mean"] = [1 / max(part.tokens, 1) for part in parts]
-    factors["choices_counted"] = [len(parts) / (_EACH * everyone)] * len(parts)
-    way, _, only = divided.partition("/")
-    of_error, of_balance = (factors["right" if only == other else way] for other in ("balance", "error"))
-    of_all = added(each * part.tokens for each, part in zip(own, parts, strict=True)) / everyone
-    shares = {
-        "right": [of_all],
-        "own_shares": own,
-        "shares_averaged": [added(part.share for part in parts) / len(parts)],
-        "shares_averaged/guarded": [added(own) / len(parts)],
-        "shares_summed": [added(own)],
-        "shares_summed/of tokens": [_EACH * of_all],
-    }[share]
-    total = torch.zeros_like(parts[0].error)
-    for number, part in enumerate(parts):
-        total += of_error[number] * part.error
-        mine = shares[number % len(shares)]
-        total[: part.gates.shape[1]] += of_balance[number] * _EXPERTS * mine @ part.gates
-    return numbers([total / len(parts)])
