@@ -27,7 +27,7 @@ from realranks.ranks.kernel.gang import GangError, LaunchError
 #: What an answer does with one case: its observation on each rank, or how the call ended.
 Does = dict[int, Any] | tuple[object, ...]
 _EXACT = Tolerance(2e-5, 1e-5)
-_FAILED_CASES, _RIGHT_CASES = 3, 1
+_FAILED_CASES, _RIGHT_CASES = 8, 4
 #: Seconds that all known answers together may use.
 _SECONDS = 20.0
 #: These errors are slips of the pen.

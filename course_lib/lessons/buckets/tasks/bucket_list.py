@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterator, Sequence
-from itertools import combinations
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.tasks import toys
-from course_lib.tasks.task import (
-    Miss,
-    Model,
-    Recognised,
-    Task,
-    Trial,
-    check,
-    gate,
-    models,
-    recognise_by_models,
-)
+from course_lib.tasks.task import Miss, Task, Trial, check, gate
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,17 +29,10 @@ class Case(TypedDict):
 Buckets = list[list[int]]
 
 
-class Oracle(TypedDict):
-    """DDP's buckets, and those of each misconception."""
-
-    right: Buckets
-    models: dict[str, Buckets]
+ThisTrial = Trial[Case, Buckets, Buckets]
 
 
-ThisTrial = Trial[Case, Buckets, Oracle]
-
-
-class BucketList(Task[Case, Buckets, Oracle]):
+class BucketList(Task[Case, Buckets, Buckets]):
     """The list of buckets, predicted before DDP makes it."""
 
     name = "buckets.bucket_list"
@@ -105,12 +86,8 @@ class BucketList(Task[Case, Buckets, Oracle]):
         )
         return [toys.whole_numbers(bucket) for bucket in toys.items(found)]
 
-    def oracle(self, case: Case, world_size: int) -> Oracle:
-        answer_with = _answerer(case)
-        return {
-            "right": _sent_by_ddp(case),
-            "models": {name: answer_with({name}) for name in self._mistakes()},
-        }
+    def oracle(self, case: Case, world_size: int) -> Buckets:
+        return _sent_by_ddp(case)
 
     gives_lists = gate(
         "Every rank gets a list of lists of parameter numbers.", "rank {rank} of {ranks} got {given}"
@@ -119,33 +96,11 @@ class BucketList(Task[Case, Buckets, Oracle]):
     @check("The buckets are those of DDP, in the order in which it sends them.")
     def same_as_ddp(self, trial: ThisTrial) -> Miss | None:
         for rank, seen in trial.seen.items():
-            if seen != trial.oracle["right"]:
+            if seen != trial.oracle:
                 return Miss(
-                    f"with {self.describe(trial.case)}: rank {rank} got {seen}; DDP has {trial.oracle['right']}"
+                    f"with {self.describe(trial.case)}: rank {rank} got {seen}; DDP has {trial.oracle}"
                 )
         return None
-
-    def _mistakes(self) -> list[str]:
-        return [item.id for item in self.misconceptions]
-
-    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
-        known: list[Model[ThisTrial, Buckets]] = models(
-            self._mistakes(),
-            lambda trial, name: trial.on_all_ranks(trial.oracle["models"][name]),
-        )
-        return recognise_by_models(
-            trials,
-            lambda trial: trial.on_all_ranks(trial.oracle["right"]),
-            known,
-            operator.eq,
-            together=self._together(trials),
-        )
-
-    def _together(self, trials: Sequence[ThisTrial]) -> list[Model[ThisTrial, Buckets]]:
-        """Return models of two or three misconceptions at once: the fewest first, then the gravest."""
-        found = {id(trial): _several(trial.case, self._mistakes()) for trial in trials}
-        named = {" + ".join(ids): ids for ids in found[id(trials[0])]}
-        return models(named, lambda trial, name: trial.on_all_ranks(found[id(trial)][named[name]]))
 
 
 def _sent_by_ddp(case: Case) -> Buckets:
@@ -188,62 +143,3 @@ def _sent_by_ddp(case: Case) -> Buckets:
         sent.append([])
         ddp(torch.zeros(())).backward()
     return sent[-1]
-
-
-def _several(case: Case, mistakes: Sequence[str]) -> dict[tuple[str, ...], Buckets]:
-    answer_with = _answerer(case)
-    return {names: answer_with(set(names)) for count in (2, 3) for names in combinations(mistakes, count)}
-
-
-def _answerer(case: Case) -> Callable[[set[str]], Buckets]:
-    """Return a function that gives a right answer except for the mistakes passed to it."""
-    sizes, ready, cap, find_unused = (
-        case["sizes"],
-        case["ready"],
-        case["bucket_cap_mb"],
-        case["find_unused_parameters"],
-    )
-    everything = list(range(len(sizes)))
-
-    def answer_with(mistakes: set[str]) -> Buckets:
-        mega = 10**6 if "decimal" in mistakes else _MIB
-        limits = [mega, 25 * mega] if cap is None else [int(cap * mega)]
-        if "first_bucket_like_the_others" in mistakes:
-            limits = limits[-1:]
-        if "first_bucket_always_small" in mistakes:
-            limits = [mega, *limits[-1:]]
-        over = "cap_never_exceeded" not in mistakes
-        exactly = "closed_when_exceeded" not in mistakes
-        order = everything[::-1] if "reverse_order" in mistakes else ready
-        if find_unused and "unused_rebuilt" not in mistakes:
-            # Who deals out from the last parameter on, there or everywhere, has nothing left to reverse.
-            if mistakes & {"reverse_order", "unused_dealt_from_the_end"}:
-                return _fill(sizes, everything[::-1], limits, over, exactly)
-            found = _fill(sizes, everything, limits, over, exactly)
-            return found if "unused_not_reversed" in mistakes else found[::-1]
-        if case["iteration"] == 0 or "never_rebuilt" in mistakes:
-            if "buckets_from_the_start" in mistakes:
-                return _fill(sizes, order, limits, over, exactly)
-            return [everything] if not find_unused else _fill(sizes, everything, limits, over, exactly)[::-1]
-        return _fill(sizes, order, limits, over, exactly)
-
-    return answer_with
-
-
-def _fill(
-    sizes: Sequence[int], order: Sequence[int], limits: Sequence[int], over: bool, exactly: bool
-) -> Buckets:
-    """Put parameters into buckets; `over`: close a bucket once it has reached its limit, else before it exceeds it.
-
-    With `exactly`, a bucket that holds just as much as its limit has reached it.
-    """
-    found: Buckets = [[]]
-    for number in order:
-        limit = limits[min(len(found), len(limits)) - 1]
-        filled = sum(sizes[one] for one in found[-1])
-        if found[-1] and (
-            filled + sizes[number] > limit if not over else filled >= limit if exactly else filled > limit
-        ):
-            found.append([])
-        found[-1].append(number)
-    return found
