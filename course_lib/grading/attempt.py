@@ -23,8 +23,8 @@ from realranks.outcome.fold import fold, table
 from realranks.outcome.outcome import Kind, Outcome
 from realranks.ranks.kernel.gang import Gang, GangError
 
-#: Receives the number of trials that are done, and of all.
-Tell = Callable[[int, int], None]
+#: Receives what is counted ("trials are done"), how many are, and of how many.
+Tell = Callable[[str, int, int], None]
 _PRINTED = 2000
 #: All calls of an answer together may take this many times as long as one.
 CALLS_IN_ALL = 6
@@ -112,7 +112,7 @@ def attempt(
                     trials.append(Trial(world_size, case, question.oracle, seen, wrong_kinds))
                     printed.append(text)
                     if tell is not None:
-                        tell(len(trials), in_all)
+                        tell("trials are done", len(trials), in_all)
                 ranks.ask(harness.sign_off)
         except EndedError as ended:
             words = _printed(ended.outcome) if ended.outcome is not None else ""

@@ -34,7 +34,8 @@ def grade(
             the same cases, every other answer on other ones.
         seeds: from how many seeds cases are drawn: from `seed` and those that follow it. All are tried in the same
             ranks, and the verdict is on all of them together.
-        tell: called after each trial (a call of the answer on all ranks) with the numbers of those done and in all.
+        tell: called after each trial (a call of the answer on all ranks), and after each known mistake that an answer
+            is compared with, with what is counted, the number of those done, and of all.
         even_untouched: also run a script that is as it was handed out, with its faults.
 
     Returns:
@@ -60,7 +61,11 @@ def grade(
         drawn_from = range(seed, seed + seeds)
         ran = attempt(task, source, first_line, drawn_from, folder, tell)
         verdict = judge(task, ran, seed)
-        if not verdict.passed and not verdict.misconceptions and (like := names_like(task, ran, folder)):
+        if (
+            not verdict.passed
+            and not verdict.misconceptions
+            and (like := names_like(task, ran, folder, tell))
+        ):
             verdict = judge(task, dataclasses.replace(ran, like=like), seed)
     return dataclasses.replace(verdict, seconds=time.monotonic() - started)
 

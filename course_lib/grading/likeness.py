@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from course_lib.grading import harness
-from course_lib.grading.attempt import AskedRanks, Attempt, Clock, End, EndedError
+from course_lib.grading.attempt import AskedRanks, Attempt, Clock, End, EndedError, Tell
 from course_lib.grading.gangs import Gangs
 from course_lib.grading.known_answers import Specimen, known_answers
 from course_lib.grading.process_limits import ProcessLimits
@@ -34,8 +34,11 @@ _SECONDS = 20.0
 _SLIPS = ("ImportError", "ModuleNotFoundError", "NameError")
 
 
-def names_like(task: Task, attempt: Attempt, folder: str) -> tuple[str, ...]:
-    """Return the misconceptions that all known wrong answers have which do what this one has done; empty for none."""
+def names_like(task: Task, attempt: Attempt, folder: str, tell: Tell | None = None) -> tuple[str, ...]:
+    """Return the misconceptions that all known wrong answers have which do what this one has done; empty for none.
+
+    `tell` is called after each known answer.
+    """
     known = [each for each in known_answers(task.topic) if each.task == task.name]
     asked = _asked(task, attempt)
     right = next((each for each in known if each.right), None)
@@ -43,7 +46,7 @@ def names_like(task: Task, attempt: Attempt, folder: str) -> tuple[str, ...]:
         return ()
     wrong = [each for each in known if not each.right and not each.unseen]
     try:
-        alike = [frozenset(each.misconceptions) for each in _alike(task, asked, right, wrong, folder)]
+        alike = [frozenset(each.misconceptions) for each in _alike(task, asked, right, wrong, folder, tell)]
     except (GangError, LaunchError, _SpentError):
         return ()
     common = frozenset[str]().union(*alike[:1]).intersection(*alike)
@@ -89,7 +92,7 @@ def _misses(task: Task, trial: Trial) -> bool:
 
 
 def _alike(
-    task: Task, asked: _Asked, right: Specimen, wrong: Sequence[Specimen], folder: str
+    task: Task, asked: _Asked, right: Specimen, wrong: Sequence[Specimen], folder: str, tell: Tell | None
 ) -> Iterator[Specimen]:
     """Yield the wrong answers that do the same in all cases; ranks in which one does not return are replaced."""
     clock = Clock(task.seconds, _SECONDS)
@@ -118,6 +121,8 @@ def _alike(
                         return
                     if known is not right and same:
                         yield known
+                    if tell is not None and known is not right:
+                        tell("known mistakes are compared", len(wrong) - len(left), len(wrong))
 
 
 def _does(

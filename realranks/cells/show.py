@@ -147,14 +147,16 @@ class Trials:
     def __init__(self) -> None:
         self._slot = OutputSlot()
         self._started = time.monotonic()
+        self._begun: dict[str, float] = {}
 
-    def tell(self, done: int, in_all: int) -> None:
-        """Show how many trials are done, once it has taken a while."""
-        took = time.monotonic() - self._started
-        if took < _TRIALS_AFTER or done == in_all:
+    def tell(self, what: str, done: int, in_all: int) -> None:
+        """Show how far this is ("trials are done"), once all together has taken a while."""
+        now = time.monotonic()
+        took = now - self._begun.setdefault(what, now if self._begun else self._started)
+        if now - self._started < _TRIALS_AFTER or done == in_all:
             return
         left = took / done * (in_all - done)
-        text = f"checking … {done} of {in_all} trials are done, still about {left:.0f} s"
+        text = f"checking … {done} of {in_all} {what}, still about {left:.0f} s"
         self._slot.progress(text, panel(note(text)))
 
     def finish(self, text: str, html: str) -> None:

@@ -1,7 +1,7 @@
 """The mended twin of a fault: what is left of it when the doctor's advice is taken.
 
-It stands in the fault's own file, as a variant `mended` (`course_lib.grading.known_answers` has the marks): `#~ mended -2 |pass` takes the
-place of the two lines above it.
+It stands in the fault's own file, as a variant `mended` (`course_lib.grading.known_answers` has the marks):
+`#~ mended -2 |pass` takes the place of the two lines above it.
 """
 
 from pathlib import Path
