@@ -33,7 +33,7 @@ def test_what_is_wrong_is_compared(one, other, same):
 def test_nothing_is_compared_with_a_slip_of_the_pen():
     task = find_task("wrappers.contrast")
     for name, cases in {"RuntimeError": 1, "NameError": 0}.items():
-        outcome = raised(0, name=name, message="name 'tensor' is not defined")
+        outcome = raised(0, name=name)
         broke = Attempt((), (), End.BROKE, outcome, world_size=1, case={"sizes": [3]})
         assert len(likeness._asked(task, broke).cases) == cases
 

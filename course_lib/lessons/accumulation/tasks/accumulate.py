@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import TYPE_CHECKING, NotRequired, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.lessons.accumulation.tasks.reduced import times_reduced
 from course_lib.tasks import toys, weights
@@ -33,23 +33,21 @@ class Case(TypedDict):
     before: bool
 
 
-class Seen(TypedDict):
-    """The sums that were asked for, how often gradients were sent, and the most samples in a forward."""
+class Found(TypedDict):
+    """The mean loss and its gradients."""
 
     loss: float
     gradients: list[float]
+
+
+class Seen(Found):
+    """How often gradients were sent, too, and the most samples in a forward."""
+
     reduced: float
     largest: int
 
 
-class Decided(TypedDict):
-    """The part that misconceptions decide: the gradients. The right answer has the mean loss, too."""
-
-    gradients: list[float]
-    loss: NotRequired[float]
-
-
-ThisTrial = Trial[Case, Seen, dict[str, list[Decided]]]
+ThisTrial = Trial[Case, Seen, dict[str, list[Found]]]
 
 
 def _network(case: Case) -> nn.Module:
@@ -69,7 +67,7 @@ def _losses_of(outputs: Tensor, targets: Tensor) -> Tensor:
     return (outputs - targets).square().mean(1)
 
 
-class Accumulate(Compared[Case, Seen, Decided]):
+class Accumulate(Compared[Case, Seen, Found]):
     """The gradient of one big batch from micro-batches of any number and size, with one reduction."""
 
     name = "accumulation.accumulate"
@@ -115,43 +113,16 @@ class Accumulate(Compared[Case, Seen, Decided]):
             "largest": max(forwards, default=0),
         }
 
-    def oracle(self, case: Case, world_size: int) -> dict[str, list[Decided]]:
+    def oracle(self, case: Case, world_size: int) -> dict[str, list[Found]]:
         import torch
 
-        parts = [_micro_batches(case, rank) for rank in range(world_size)]
-        own = [sum(sizes) for sizes in case["sizes"]]
-        total = sum(own)
         net = _network(case)
-
-        def gradient(weigh: Callable[[int, int], float]) -> Tensor:
-            """Return the gradient of the sum of all losses, each weighed by rank and size of its micro-batch."""
-            net.zero_grad()
-            for rank, share in enumerate(parts):
-                for inputs, targets in share:
-                    (_losses_of(net(inputs), targets).sum() * weigh(rank, len(inputs))).backward()
-            return torch.cat([one.grad.flatten() for one in net.parameters() if one.grad is not None])
-
-        def of_means(rank: int, size: int) -> float:
-            return 1 / (size * len(parts[rank]) * world_size)
-
-        right = gradient(lambda *_: 1 / total)
-        alone = [
-            gradient(lambda rank, _, me=me: (rank == me) / own[me])  # type: ignore[misc]
-            for me in range(world_size)
-        ]
-        everywhere = {
-            "mean_of_means": gradient(of_means),
-            "mean_of_means/ranks": weights.added(alone) / world_size,
-            "divided_twice": right / world_size,
-            "stale": right + float(case["before"]),
-        }
-        found = {name: [one] * world_size for name, one in everywhere.items()}
-        found["not_reduced"] = alone
-        found["not_reduced/total"] = [one * own[rank] * world_size / total for rank, one in enumerate(alone)]
-        with torch.no_grad():
-            loss = sum(float(_losses_of(net(x), y).sum()) for share in parts for x, y in share) / total
-        wrong = {name: [Decided(gradients=one.tolist()) for one in ranks] for name, ranks in found.items()}
-        return {"right": [{"gradients": right.tolist(), "loss": loss}] * world_size, **wrong}
+        parts = [part for rank in range(world_size) for part in _micro_batches(case, rank)]
+        inputs, targets = map(torch.cat, zip(*parts, strict=True))
+        loss = _losses_of(net(inputs), targets).mean()
+        loss.backward()
+        gradients = numbers(one.grad for one in net.parameters() if one.grad is not None)
+        return {"right": [{"gradients": gradients, "loss": loss.item()}] * world_size}
 
     gives_number = gate("Every rank returns a number.")
 

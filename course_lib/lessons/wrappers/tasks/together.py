@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, TypedDict
 
@@ -27,23 +26,6 @@ if TYPE_CHECKING:
 _LR = 0.05
 #: What an answer gives that uses so many of its inputs only.
 _FEWER = re.compile(r"\d embeddings for \d inputs?")
-_PARTS = ("encoder", "head")
-#: By misconception; a slash and a variant may follow. What may be detached: the output "embeddings", the output
-#: "scores", or what the head gets.
-_WAYS = (
-    "right",
-    "hidden/encoder",
-    "hidden/head",
-    "one_tuple/stacked",
-    "copied/encoder",
-    "copied/head",
-    "detached/embeddings",
-    "detached/scores",
-    "detached/head",
-    "detached/embeddings and head",
-    "detached/all but the last",
-    "detached/all but the first",
-)
 
 
 class Case(TypedDict):
@@ -157,8 +139,8 @@ class Together(Compared[Case, Seen, Found]):
             optimizer.step()
         return {"start": start, "first": first, "weights": numbers(parameters)}
 
-    def oracle(self, case: Case, world_size: int) -> dict[str, Callable[[], list[Found]]]:
-        return {way: partial(_train_alone, case, world_size, way) for way in _WAYS}
+    def oracle(self, case: Case, world_size: int) -> dict[str, list[Found]]:
+        return {"right": _train_alone(case, world_size)}
 
     #: A dictionary with a tensor, and a tuple or list of as many tensors as there are inputs.
     has_form = gate(
@@ -211,47 +193,21 @@ def _read(output: object, count: int) -> tuple[Tensor, list[Tensor]]:
     return scores, list(embeddings)
 
 
-def _train_alone(case: Case, world_size: int, way: str) -> list[Found]:
-    """Train one process; `way` names what is detached, in no module that DDP knows, or copied."""
+def _train_alone(case: Case, world_size: int) -> list[Found]:
+    """Train one process on the samples of all ranks."""
     import torch
 
-    what, _, place = way.partition("/")
-    equal = _parts(case["seed"])
-    given = [_parts(case["seed"] + 17 * rank) for rank in range(world_size)]
-    is_hidden = [what == "hidden" and place == part for part in _PARTS]
-    #: By rank, encoder and head: the same on all ranks, if DDP knows them.
-    models = [
-        [mine if alone else shared for mine, shared, alone in zip(own, equal, is_hidden, strict=True)]
-        for own in given
-    ]
-    parts = list(dict.fromkeys(part for model in models for part in model))
-    copied = [part for part, name in zip(equal, _PARTS, strict=True) if what == "copied" and name == place]
-    optimizer = torch.optim.SGD(
-        [p for part in parts if part not in copied for p in part.parameters()], lr=_LR
-    )
+    encoder, head = _parts(case["seed"])
+    parameters = [parameter for part in (encoder, head) for parameter in part.parameters()]
+    optimizer = torch.optim.SGD(parameters, lr=_LR)
     first: list[list[float]] = []
     for step in range(len(case["inputs"])):
         optimizer.zero_grad()
-        for rank, (encoder, head) in enumerate(models):
+        for rank in range(world_size):
             embeddings = [encoder(each) for each in _inputs(case, step, rank)]
-            if place.startswith("all but"):
-                cut_off = slice(-1) if place.endswith("last") else slice(1, None)
-                embeddings[cut_off] = [each.detach() for each in embeddings[cut_off]]
-            cut = [each.detach() for each in embeddings] if what == "detached" else embeddings
-            heads = cut if place in ("head", "embeddings and head") else embeddings
-            scores = head(torch.cat(heads)) if what == "one_tuple" else head(*heads)
+            scores = head(*embeddings)
             if step == 0:
                 first.append(numbers([scores, *embeddings]))
-            shown = cut if "embeddings" in place else embeddings
-            (_loss(scores.detach() if place == "scores" else scores, shown) / world_size).backward()
-        for part in parts:
-            if part not in equal:
-                for parameter in part.parameters():
-                    parameter.grad = None if parameter.grad is None else world_size * parameter.grad
+            (_loss(scores, embeddings) / world_size).backward()
         optimizer.step()
-    if copied:  # in its place, each rank has what it was given
-        models = [
-            [mine if end in copied else end for mine, end in zip(own, equal, strict=True)] for own in given
-        ]
-    weights = [numbers(p for part in model for p in part.parameters()) for model in models]
-    return [{"first": outputs, "weights": end} for outputs, end in zip(first, weights, strict=True)]
+    return [{"first": outputs, "weights": numbers(parameters)} for outputs in first]
