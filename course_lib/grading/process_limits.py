@@ -25,6 +25,8 @@ MAX_FILES_BYTES = 256 << 20
 MAX_PRINTED = 1 << 30
 #: A storm of forks that is being ended makes new processes meanwhile; on a busy machine that takes its time.
 _END_SECONDS = 10.0
+#: Seconds in which a process that has been forked becomes another program, if it is to become one.
+_EXEC_SECONDS = 1.0
 
 
 class OverLimitError(Exception):
@@ -120,17 +122,29 @@ class NothingLeft:
         return self
 
     def __exit__(self, *_: object) -> None:
-        deadline = time.monotonic() + _END_SECONDS
-        while time.monotonic() < deadline:
+        started = time.monotonic()
+        while time.monotonic() < started + _END_SECONDS:
             left = [process for process in adopted() if process.pid not in self._before]
             if not left:
                 return
+            if time.monotonic() < started + _EXEC_SECONDS and any(map(_is_a_fork, left)):
+                # It may be about to become the one that cleans up: a look at a busy machine can come so early.
+                time.sleep(0.01)
+                continue
             for process in left:
                 with contextlib.suppress(psutil.Error):
                     for child in process.children(recursive=True):
                         child.kill()
                     process.kill()
             psutil.wait_procs(left, timeout=0.1)
+
+
+def _is_a_fork(process: psutil.Process) -> bool:
+    """Return whether this process, forked a moment ago, still has the command line of the server of ranks, or none."""
+    with contextlib.suppress(psutil.Error):
+        young = time.time() - process.create_time() < _EXEC_SECONDS
+        return young and process.cmdline() in ([], psutil.Process(warm_up().pid).cmdline())
+    return False
 
 
 def _cleans_up(process: psutil.Process) -> bool:
