@@ -190,6 +190,13 @@ def _print(report: ClassReport) -> None:
         screen.print("(read) This answer is worth reading: see below.")
     for common in report.commonest()[:5]:
         screen.print(f"{len(common.learners)} x {common.task}: {common.misconception.sentence}")
+    for same in report.unnamed()[:5]:
+        who = ", ".join(same.learners)
+        screen.print(
+            one_line(
+                f"{len(same.learners)} x {same.task}, no known mistake; not met: {same.broken[0]} ({who})"
+            )
+        )
     for learner in report.learners:
         for remark in _remarks(learner):
             screen.print(one_line(f"{learner.name}: {remark}"))

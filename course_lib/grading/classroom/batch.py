@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from course_lib.grading.classroom.results import Results, key_of
 from course_lib.grading.classroom.submissions import Answer, HandedIn, Submission, may_answer
 from course_lib.grading.classroom.workers import grade_all
-from course_lib.grading.verdict import Verdict
+from course_lib.grading.verdict import CheckState, Verdict
 from course_lib.grading.worth_reading import worth_reading
 from course_lib.tasks import Task, all_tasks
 from course_lib.tasks.words import Misconception
@@ -83,6 +83,15 @@ class Common:
 
 
 @dataclass(frozen=True)
+class Unnamed:
+    """Wrong answers whose mistake has no name, and in which the same does not hold: maybe one mistake."""
+
+    task: str
+    broken: tuple[str, ...]
+    learners: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class ClassReport:
     """The whole class.
 
@@ -121,6 +130,20 @@ class ClassReport:
                     holders.setdefault((task.name, item), []).append(learner.name)
         found = [Common(task, item, tuple(names)) for (task, item), names in holders.items()]
         return sorted(found, key=lambda common: -len(common.learners))
+
+    def unnamed(self) -> list[Unnamed]:
+        """Return what several learners' answers break without a name for why, most frequent first."""
+        holders: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+        for learner in self.learners:
+            for task in self.tasks:
+                verdict = learner.entry(task).verdict
+                if verdict is None or verdict.misconceptions:
+                    continue
+                broken = tuple(each.sentence for each in verdict.checks if each.state is CheckState.FAILED)
+                if broken:
+                    holders.setdefault((task.name, broken), []).append(learner.name)
+        found = [Unnamed(task, broken, tuple(names)) for (task, broken), names in holders.items()]
+        return sorted((each for each in found if len(each.learners) > 1), key=lambda e: -len(e.learners))
 
 
 def grade_class(

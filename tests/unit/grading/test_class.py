@@ -1,6 +1,7 @@
 """A class on paper: who handed in what, what is kept from run to run, and how it is reported. Nothing is run here."""
 
 import csv
+import dataclasses
 import io
 import json
 import re
@@ -432,6 +433,14 @@ def test_the_json_holds_the_verdicts():
     assert from_data(data["learners"][1]["tasks"][TASK]["report"]) == FAILED
     assert data["misconceptions"] == [{"task": TASK, "id": "epoch_ignored", "learners": ["=cmd()", HOSTILE]}]
     assert data["learners"][2]["tasks"]["samplers.evaluate"]["verdict"] == "not graded"
+
+
+def test_what_several_break_without_a_name_for_it_is_listed():
+    nameless = Entry(dataclasses.replace(FAILED, misconceptions=()))
+    learners = [Learner(name, {TASK: nameless}) for name in ("anna", "bo")]
+    assert ClassReport(all_tasks(), (*learners[:1], *REPORT.learners)).unnamed() == []
+    (found,) = ClassReport(all_tasks(), (*learners, *REPORT.learners)).unnamed()
+    assert (found.task, found.broken, found.learners) == (TASK, ("B.",), ("anna", "bo"))
 
 
 def test_a_report_says_whether_everything_could_be_graded():
