@@ -2,7 +2,8 @@
 
 An answer that has failed is compared with the wrong answers of the catalogue, all in one gang. What counts is what is
 wrong: the parts of an observation in which a right answer has something else, and the way in which a call ended. Where
-several do the same, it gets the names that all of them have. Nothing is run for an answer that passes.
+several do the same, it gets the names that all of them have. Where none does, one that has the same in some parts (the
+gradients) and is right in all others (the loss) still names these parts. Nothing is run for an answer that passes.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from course_lib.grading import harness
@@ -33,6 +34,9 @@ _SECONDS = 20.0
 #: These errors are slips of the pen.
 _SLIPS = ("ImportError", "ModuleNotFoundError", "NameError")
 
+#: Stands for all parts.
+_EVERYTHING = frozenset[object]({...})
+
 
 def names_like(task: Task, attempt: Attempt, folder: str, tell: Tell | None = None) -> tuple[str, ...]:
     """Return the misconceptions that all known wrong answers have which do what this one has done; empty for none.
@@ -40,89 +44,144 @@ def names_like(task: Task, attempt: Attempt, folder: str, tell: Tell | None = No
     `tell` is called after each known answer.
     """
     known = [each for each in known_answers(task.topic) if each.task == task.name]
-    asked = _asked(task, attempt)
-    right = next((each for each in known if each.right), None)
-    if task.script or not asked.cases or right is None:
+    size, asked = _asked(task, attempt)
+    if task.script or not asked:
         return ()
     wrong = [each for each in known if not each.right and not each.unseen]
+    right = [each for each in known if each.right][: any(each.ought is None for each in asked)]
+    found: dict[frozenset[object], frozenset[str]] = {}
     try:
-        alike = [frozenset(each.misconceptions) for each in _alike(task, asked, right, wrong, folder, tell)]
+        for parts, one in _alike(task, size, asked, [*right, *wrong], folder, tell):
+            found[parts] = found.get(parts, frozenset(one.misconceptions)) & frozenset(one.misconceptions)
     except (GangError, LaunchError, _SpentError):
         return ()
-    common = frozenset[str]().union(*alike[:1]).intersection(*alike)
-    return tuple(item.id for item in task.misconceptions if item.id in common)
+    names = found.get(_EVERYTHING, frozenset[str]().union(*found.values()))
+    return tuple(item.id for item in task.misconceptions if item.id in names)
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """Cases for one number of ranks, in some of which an answer has failed, and what it did in each."""
+    """A case, what an answer did in it, and what it ought to have done: by rank, the parts that the task compares."""
 
-    world_size: int
-    cases: list[Mapping[str, object]]
-    did: list[Does]
+    case: Mapping[str, object]
+    did: Does
+    ought: Mapping[int, Any] | None
 
 
 class _SpentError(Exception):
     """The known answers have used up their time."""
 
 
-def _asked(task: Task, attempt: Attempt) -> _Asked:
+def _asked(task: Task, attempt: Attempt) -> tuple[int, list[_Asked]]:
+    """Return a number of ranks, and cases for it in some of which an answer has failed."""
+    if attempt.end not in (End.BROKE, End.COMPLETE):
+        return 0, []
     whole = [trial for trial in attempt.trials if not trial.wrong_kinds]
     missed = [trial for trial in whole if _misses(task, trial)]
     size = attempt.world_size or max((trial.world_size for trial in missed), default=0)
     of_size = [trial for trial in whole if trial.world_size == size]
     some = [trial for trial in of_size if trial in missed][:_FAILED_CASES]
-    ended = attempt.end is End.BROKE and attempt.case is not None and attempt.outcome is not None
-    if some or ended:
-        some += [trial for trial in of_size if trial not in missed][:_RIGHT_CASES]
-    cases, did = [trial.case for trial in some], [dict[int, Any](trial.seen) for trial in some]
-    if attempt.end not in (End.BROKE, End.COMPLETE):
-        return _Asked(0, [], [])
-    if ended:
-        assert attempt.outcome is not None
-        assert attempt.case is not None
+    last: list[_Asked] = []
+    if attempt.end is End.BROKE and attempt.case is not None and attempt.outcome is not None:
         if any(error.type in _SLIPS for error in attempt.outcome.errors.values()):
-            return _Asked(0, [], [])
-        return _Asked(size, [*cases, attempt.case], [*did, _ending(attempt.outcome)])
-    return _Asked(size, cases, list[Does](did))
+            return 0, []
+        last = [_Asked(attempt.case, _ending(attempt.outcome), {})]
+    if some or last:
+        some += [trial for trial in of_size if trial not in missed][:_RIGHT_CASES]
+    return size, [*(_Asked(trial.case, dict(trial.seen), _right(trial)) for trial in some), *last]
 
 
 def _misses(task: Task, trial: Trial) -> bool:
     return any(check.judge(task, trial) is not None for check in task.checks if not check.of_kind)
 
 
+def _right(trial: Trial) -> dict[int, Any] | None:
+    """Return by rank what the oracle calls right, where it says so (see `Compared`)."""
+    right = trial.oracle.get("right") if isinstance(trial.oracle, Mapping) else None
+    return dict(enumerate(right)) if isinstance(right, list) and len(right) == trial.world_size else None
+
+
 def _alike(
-    task: Task, asked: _Asked, right: Specimen, wrong: Sequence[Specimen], folder: str, tell: Tell | None
-) -> Iterator[Specimen]:
-    """Yield the wrong answers that do the same in all cases; ranks in which one does not return are replaced."""
+    task: Task, size: int, asked: list[_Asked], known: Sequence[Specimen], folder: str, tell: Tell | None
+) -> Iterator[tuple[frozenset[object], Specimen]]:
+    """Yield the wrong ones that do the same, with the parts in which they do.
+
+    Ranks in which an answer does not return are replaced.
+    """
     clock = Clock(task.seconds, _SECONDS)
-    ought: list[Does] = []
-    left = [right, *wrong]
+    left = list(known)
     while left:
-        with Gangs((asked.world_size,), task.backend, folder) as gangs:
+        with Gangs((size,), task.backend, folder) as gangs:
             for _, gang, place in gangs.each():
                 ranks = AskedRanks(gang, ProcessLimits(gang, folder), clock)
                 ended = False
                 while left and not ended:
                     if clock.used >= clock.in_all:
                         raise _SpentError
-                    known = left.pop(0)
-                    same = True
-                    for number, (case, did) in enumerate(zip(asked.cases, asked.did, strict=True)):
-                        does, ended = _does(ranks, task, known, case, place, first=not number)
-                        if known is right:
-                            ought.append(does)
-                        elif not _same(did, does, ought[number], task.tolerance or _EXACT):
-                            same = False
-                        if ended or not same:
-                            same = same and number == len(asked.cases) - 1
+                    one, likeness = left.pop(0), _Likeness(task.tolerance or _EXACT)
+                    for number, each in enumerate(asked):
+                        does, ended = _does(ranks, task, one, each.case, place, first=not number)
+                        if one.right:
+                            asked[number] = replace(each, ought=does if isinstance(does, dict) else {})
+                        else:
+                            likeness.compare(each.did, does, each.ought)
+                        if ended and each is not asked[-1]:
+                            likeness.other = True
+                        if ended or likeness.other:
                             break
-                    if known is right and ended:
-                        return
-                    if known is not right and same:
-                        yield known
-                    if tell is not None and known is not right:
-                        tell("known mistakes are compared", len(wrong) - len(left), len(wrong))
+                    if not one.right and (parts := likeness.parts()):
+                        yield parts, one
+                    if tell is not None:
+                        tell("known mistakes are compared", len(known) - len(left), len(known))
+
+
+class _Likeness:
+    """What two answers have in common, over all cases and ranks.
+
+    Attributes:
+        other: they differ in a way that rules out the same mistake.
+    """
+
+    def __init__(self, tolerance: Tolerance) -> None:
+        self.other = False
+        self._tolerance = tolerance
+        #: Of each part: whether both have the same where one is wrong, the known one is right, and the other is wrong.
+        self._same: dict[object, bool] = {}
+        self._right: dict[object, bool] = {}
+        self._missed: dict[object, bool] = {}
+
+    def compare(self, did: Any, does: Any, ought: Any) -> None:
+        """Take another case into account; endings have no parts."""
+        if isinstance(did, tuple) or isinstance(does, tuple):
+            self.other |= did != does
+            self._same[...] = self._missed[...] = True
+            return
+        for rank, right in ought.items():
+            whole = isinstance(right, Mapping) and isinstance(did[rank], Mapping)
+            for part in right if whole else (None,):
+                self._compare(part, *(_part(each, part) for each in (did[rank], does.get(rank), right)))
+
+    def _compare(self, part: object, did: Any, does: Any, ought: Any) -> None:
+        right, missed = fits(does, ought, self._tolerance), not fits(did, ought, self._tolerance)
+        same = (right and not missed) or fits(did, does, self._tolerance)
+        for found, now in ((self._same, same), (self._right, right)):
+            found[part] = found.get(part, True) and now
+        self._missed[part] = self._missed.get(part, False) or missed
+        self.other |= not self._same[part] and not self._right[part]
+
+    def parts(self) -> frozenset[object]:
+        """Return the parts that are wrong in the same way: `_EVERYTHING` where all are alike, none where none are."""
+        if self.other:
+            return frozenset()
+        if all(self._same.values()):
+            return _EVERYTHING
+        return frozenset(part for part, same in self._same.items() if same and self._missed[part])
+
+
+def _part(seen: Any, part: object) -> Any:
+    if part is None:
+        return seen
+    return seen.get(part) if isinstance(seen, Mapping) else None
 
 
 def _does(
@@ -155,14 +214,3 @@ def _ending(outcome: Outcome) -> tuple[object, ...]:
         else:
             ways.append("died" if rank in outcome.exits else "left")
     return outcome.kind, tuple(ways)
-
-
-def _same(did: Any, does: Any, ought: Any, tolerance: Tolerance) -> bool:
-    """Return whether both are wrong in the same parts and have the same there; endings have no parts."""
-    if isinstance(did, dict) and isinstance(does, dict) and isinstance(ought, dict):
-        return all(_same(did[key], does.get(key), ought.get(key), tolerance) for key in did)
-    if isinstance(did, tuple) or isinstance(does, tuple):
-        return bool(did == does)
-    if fits(did, ought, tolerance) and fits(does, ought, tolerance):
-        return True
-    return fits(did, does, tolerance)

@@ -96,6 +96,7 @@ class _Attempt:
     world_size: int = 0
     case: object = None
     last_words: str = ""
+    like: tuple[str, ...] = ()
 
 
 def _plain_outcome(outcome: Outcome) -> object:

@@ -16,18 +16,29 @@ def does(loss, *gradients):
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "same"),
+    ("one", "other", "parts"),
     [
-        (does(1.0, 1.0, 3.0), does(1.0, 1.0, 3.0), True),
-        (does(1.0, 1.0, 3.0), does(1.0, 1.0, 1.5), False),  # another value where it is wrong
-        (does(1.0, 1.0, 3.0), does(5.0, 1.0, 3.0), False),  # the other one is wrong in a second part
-        (does(1.0, 2.0, 3.0), does(1.0, 2.00001, 3.0), True),  # both are right, as far as rounding goes
-        (does(1.0, 1.0, 3.0), ("hang", ()), False),
-        (("hang", ("waits",)), ("hang", ("waits",)), True),
+        (does(1.0, 1.0, 3.0), does(1.0, 1.0, 3.0), likeness._EVERYTHING),
+        (does(1.0, 1.0, 3.0), does(1.0, 1.0, 1.5), set()),  # another value where it is wrong
+        (does(1.0, 1.0, 3.0), does(5.0, 1.0, 3.0), set()),  # the other one is wrong in a second part
+        (does(5.0, 1.0, 3.0), does(1.0, 1.0, 3.0), {"gradients"}),  # it is not to blame for the loss
+        (does(5.0, 1.0, 3.0), does(1.0, 2.0, 3.0), set()),
+        (does(1.0, 2.0, 3.0), does(1.0, 2.00001, 3.0), likeness._EVERYTHING),  # as far as rounding goes
+        (does(1.0, 1.0, 3.0), ("hang", ()), set()),
+        (("hang", ("waits",)), ("hang", ("waits",)), likeness._EVERYTHING),
     ],
 )
-def test_what_is_wrong_is_compared(one, other, same):
-    assert likeness._same(one, other, OUGHT, ROUNDING) is same
+def test_what_is_wrong_is_compared(one, other, parts):
+    found = likeness._Likeness(ROUNDING)
+    found.compare(one, other, OUGHT)
+    assert found.parts() == parts
+
+
+def test_a_known_answer_that_is_wrong_in_some_cases_only_explains_no_part_of_the_others():
+    found = likeness._Likeness(ROUNDING)
+    found.compare(does(5.0, 1.0, 3.0), does(5.0, 1.0, 3.0), OUGHT)
+    found.compare(does(5.0, 1.0, 3.0), does(5.0, 2.0, 3.0), OUGHT)
+    assert found.parts() == set()
 
 
 def test_nothing_is_compared_with_a_slip_of_the_pen():
@@ -35,7 +46,7 @@ def test_nothing_is_compared_with_a_slip_of_the_pen():
     for name, cases in {"RuntimeError": 1, "NameError": 0}.items():
         outcome = raised(0, name=name)
         broke = Attempt((), (), End.BROKE, outcome, world_size=1, case={"sizes": [3]})
-        assert len(likeness._asked(task, broke).cases) == cases
+        assert len(likeness._asked(task, broke)[1]) == cases
 
 
 def test_nothing_is_run_for_an_answer_that_passes(monkeypatch):

@@ -41,7 +41,7 @@ class BucketList(Task[Case, Buckets, Buckets]):
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Yield small parameters under a small cap and large ones under the default, with and without unused ones."""
         for find_unused in (False, True):
-            for cap in (chance.choice((0.5, 0.75)), None):
+            for cap in (chance.choice((0.5, 0.75)), 1.5, None):
                 # The default cap of 25 MiB is reached by two large ones; a few bytes more or less tell limits apart.
                 small = [chance.randint(20_000, 90_000) for _ in range(6)]
                 large = [chance.randint(3_300_000, 3_600_000) for _ in range(3)] if cap is None else []
@@ -52,9 +52,9 @@ class BucketList(Task[Case, Buckets, Buckets]):
                     swap = chance.randrange(len(sizes) - 3)
                     ready[swap], ready[swap + 3] = ready[swap + 3], ready[swap]
                 if cap is not None:
-                    # The first two fill a bucket exactly; for two more it is a little too large.
+                    # The first two fill a bucket exactly, or more than a first one of a MiB; two more fill it nearly.
                     first, second, third, fourth = range(4) if find_unused else ready[:4]
-                    sizes[second] = int(cap * _MIB) - sizes[first]
+                    sizes[second] = int(min(cap, 1.2) * _MIB) // 4 * 4 - sizes[first]
                     sizes[fourth] = int(0.97 * cap * _MIB) // 4 * 4 - sizes[third]
                 # Each takes a run of DDP: with find_unused_parameters all iterations are alike.
                 later = 1 if cap is None else chance.randint(2, 9)

@@ -1,0 +1,26 @@
+# misconception: reduced_each_time
+import torch
+from torch.nn.functional import cross_entropy
+from torch.nn.utils import clip_grad_norm_
+
+
+def amp_step(ddp, optimizer, scaler, scheduler, micro_batches, every, max_norm):
+    for start in range(0, len(micro_batches), every):
+        group = micro_batches[start : start + every]
+        optimizer.zero_grad()
+        for k, (inputs, labels) in enumerate(group):
+            with torch.autocast(inputs.device.type, dtype=torch.float16):
+                outputs = ddp(inputs)
+            loss = scaler.scale(cross_entropy(outputs.float(), labels) / len(group))
+            if k < len(group) - 1:
+                with ddp.no_sync():
+                    loss.backward()
+            else:
+                loss.backward()
+        scaler.unscale_(optimizer)
+        clip_grad_norm_(ddp.parameters(), max_norm)
+        before = scaler.get_scale()
+        scaler.step(optimizer)
+        scaler.update()
+        if scaler.get_scale() >= before:
+            scheduler.step()
