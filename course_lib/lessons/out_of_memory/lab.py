@@ -85,31 +85,6 @@ def draw_zip(met: Sequence[Sequence[int]]) -> Drawing:
     return Drawing(690, 176, tuple(shapes), alt, title)
 
 
-# Who is in which all-reduce
-
-
-def draw_calls(trace: Mapping[int, Sequence[str]]) -> Drawing:
-    """Draw a row for each rank, a place for each collective: what the rank means by it."""
-    longest = max(map(len, trace.values()))
-    cells = {
-        (rank, place): Cell(
-            "bad" if len({calls[place] for calls in trace.values() if place < len(calls)}) > 1 else "even",
-            calls[place],
-        )
-        for rank, calls in trace.items()
-        for place in range(len(calls))
-    }
-    mixed = [place + 1 for place in range(longest) if cells.get((0, place), Cell("")).look == "bad"]
-    return grid(
-        [f"rank {rank}" for rank in trace],
-        [str(place + 1) for place in range(longest)],
-        cells,
-        title=f"All-reduce {mixed[0]} adds up different things" if mixed else "Each rank means the same",
-        alt="; ".join(f"rank {rank}: {', '.join(calls)}" for rank, calls in trace.items()),
-        axis="number of the all-reduce.  g: a gradient of that image   L: its loss",
-    )
-
-
 # The border
 
 

@@ -7,8 +7,8 @@
 #
 # Here is that loop, with its author's flags, a dictionary of losses, and a head that no image uses. The lab's detector has four layers
 # of one weight each. Its gradient tells whose images are in it: image *k* counts *k* on rank 0, 100 *k* on rank 1 and 10,000 *k* on
-# rank 2. A sum of 30,303 says: everybody's third image. Rank 0's third image is too large. Its forward asks for a petabyte, which no
-# machine has. (`--watch` notes exceptions that your code catches.)
+# rank 2. A sum of 30,303 is everybody's third image. Rank 0's third image is too large: its forward asks for a petabyte.
+# (`--watch` notes exceptions that your code catches.)
 #
 # **You will be able to** say what a swallowed out-of-memory error does on all ranks, choose batches that fit, and write a training
 # step that survives one that does not. 40 minutes.
@@ -49,11 +49,10 @@ draw_zip(out["met"][1])
 # A zip, closed one tooth off. The upper teeth are rank 0's images, and each line joins the images of one average. A collective has no
 # name and no step number: the third all-reduce of rank 0 meets the third of the others, whatever they mean by it
 # ([lesson 00](00_first_ranks.ipynb)). So rank 0 stays one image ahead, and no message says so. When the data end, ranks 1 and 2 wait
-# for an all-reduce that rank 0 will not make: until its process ends, or for half an hour, gloo's default. (Older code says
-# `broadcast_buffers=False`; torch 2.13 warns of that name, [lesson 09](09_synchronised.ipynb).)
+# for an all-reduce that rank 0 will not make: until its process ends, or for half an hour, gloo's default.
 #
-# A slow rank does no such harm. The others wait for it, and then average the gradient that they waited for. Here nobody waits, and a
-# different gradient arrives.
+# A slow rank does no such harm: the others wait for its gradient. Here nobody waits, and a different gradient arrives. (Older code
+# says `broadcast_buffers=False`; torch 2.13 warns of that name, [lesson 09](09_synchronised.ipynb).)
 #
 # > **On GPUs (NCCL).** `backward()` returns as soon as the all-reduce is enqueued. A waiting rank blocks at the next line that needs a
 # > number from the GPU, often `loss.item()`. After ten minutes, NCCL's default, the watchdog thread ends the process. (Read in
@@ -61,14 +60,14 @@ draw_zip(out["met"][1])
 #
 # ## The first line that counts
 #
-# The weights are still equal. All ranks take the same number of steps along the same averages; only the pairing is wrong. Real harm
-# begins with the first line that *counts* steps. Here the mean loss is logged at every third image. (From here on the author's flags and
-# heads are left out where they change nothing.)
+# The pairs are wrong, and the weights are still equal: all ranks take the same steps along the same averages. Real harm begins with the
+# first line that *counts* steps. Here the loss is logged at every third image. (From here on the author's flags and heads are left out
+# where they change nothing. Each parameter has a bucket of its own.)
 
 # %%
 # %%ranks --watch --expect hang --as out
-calls, weights = [], []
-ddp = DistributedDataParallel(Detector())
+weights = []
+ddp = DistributedDataParallel(Detector(), bucket_cap_mb=1e-6)
 optimizer = torch.optim.SGD(ddp.parameters(), lr=1e-3)
 for number in range(1, 8):
     optimizer.zero_grad()
@@ -78,24 +77,17 @@ for number in range(1, 8):
     except RuntimeError:
         continue
     optimizer.step()
-    calls.append(f"g{number}")
     weights.append(ddp.module.weights[0].item())
     if number % 3 == 0:
         dist.all_reduce(loss.detach())
-        calls.append(f"L{number}")
 
 # %%
-from course_lib.lessons.out_of_memory.lab import draw_calls
-
-print(
-    "equal weights on all ranks, step by step:",
-    *[len({*each}) == 1 for each in zip(*out["weights"].values(), strict=True)],
-)
-draw_calls(out["calls"])
+for step, each in enumerate(zip(*out["weights"].values(), strict=True), 1):
+    print(f"after step {step} the ranks have", "equal weights" if len({*each}) == 1 else "other weights")
 
 # %% [markdown]
-# Two ranks have sent their losses, and rank 0 has sent its gradient. gloo has added them up, because shapes and types happened to fit,
-# and rank 0 has taken a step along the sum. From that step on the ranks train different models. An evaluation or a checkpoint “every
+# The others log after their third step. Rank 0 is in the backward of its fourth, so their losses meet its first bucket. Both are one
+# number, and gloo has no reason to object. From then on the ranks train different models. An evaluation or a checkpoint “every
 # 1,000 batches” with a collective in it counts as well. So does DDP where it broadcasts buffers: the author has switched that off.
 #
 # ## In the middle of backward
@@ -156,27 +148,26 @@ draw_border(out["found"])
 # %% [markdown]
 # The three rows are the same, however large the buckets are. So the border is the first *gradient*, not the first bucket. When that
 # gradient arrives, `mark_variable_ready` sets `require_finalize_`, and only a complete backward takes it back. A later forward finds it
-# set, and raises (`ensure_prior_reduction_finished`; all in `torch/csrc/distributed/c10d/reducer.cpp`). Before the first gradient
-# nothing is set, and the next forward prepares the reducer anew. The author's flag changes nothing: it looks for parameters outside the
-# graph, and all of these were in it.
+# set, and raises (`ensure_prior_reduction_finished`; all in `torch/csrc/distributed/c10d/reducer.cpp`). The author's flag changes
+# nothing: it looks for parameters outside the graph, and all of these were in it.
 #
-# That can explain the “one time in ten”. Memory is often fullest at the turn from forward to backward, where nothing is set yet. The
+# That can explain the “one time in ten”. Memory is often fullest at the turn from forward to backward, before the first gradient. The
 # crashes are the failures that came later. The other nine times “worked”, and were the shift.
 #
-# The last column is the worst. An optimizer that gets no memory leaves its rank with other weights for the rest of the training, and
-# nothing ever says so. The optimizer's step must never stand inside that `try`.
+# The last column is the worst: an optimizer that gets no memory leaves its rank with other weights for good, and nothing ever says so.
+# The optimizer's step must never stand inside that `try`.
 #
-# A better `except` does not help. Backward holds an all-reduce for each bucket, and the forward may hold a broadcast of buffers and a
-# rebuild of the buckets. A rank that fails between two of them leaves a collective out, and what it sends next meets that of the others.
-# Hence the rule: **a `try` with a collective in it does not protect.** What is advised most, to *agree* after the forward, comes too late
-# for a failure in backward ([below](#Deeper:-agree,-and-skip-together)).
+# A better `except` does not help. Backward holds an all-reduce for each bucket, and the forward may hold collectives of DDP's own. A
+# rank that fails between two of them leaves one out, and what it sends next meets that of the others. Hence the rule: **a `try` with a
+# collective in it does not protect.** Even the usual advice, to *agree* after the forward, comes too late for a failure in
+# backward ([below](#Deeper:-agree,-and-skip-together)).
 #
 # ## End loudly, and restart
 #
-# So have no `try` at all. The rank ends, whoever started the ranks ends the others, and all start again from the last checkpoint. The
-# script `scratch/resume.py` takes ten steps, and saves a checkpoint after every fourth; open the cell below to read it, or see
-# [lesson 12](12_elastic.ipynb), which takes such a script apart. Its arguments name the attempts in which rank 1's batch of step 6 is too
-# long. In a terminal, this starts it, and restarts it twice at most:
+# So have no `try` at all. The rank ends, whoever started the ranks ends the others, and all start again from the last checkpoint.
+# `scratch/resume.py`, in the cell below, takes ten steps and saves a checkpoint after every fourth ([lesson 12](12_elastic.ipynb) takes
+# such a script apart). Its arguments name the attempts in which rank 1's batch of step 6 is too long. In a terminal, this starts it, and
+# restarts it twice at most:
 #
 #     TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 torchrun --standalone --nproc-per-node=2 --max-restarts=2 scratch/resume.py 0 1 2
 #
@@ -238,17 +229,15 @@ print("the job ends", "well" if out.values[0]["ok"] else "with an error")
 # %% [markdown]
 # (`restarted` starts torchrun's agent on processes that have torch loaded already, with 2 restarts and the same arguments.) Each attempt
 # loads the checkpoint of step 3, draws the same batch, and fails again, until the restarts are used up. Where memory was short only
-# once, a restart is the simplest answer, and the only one to a failure in the optimizer. (With `scratch/resume.py 0` alone, only attempt 0
-# fails.) Its price is the restart and the steps since the checkpoint: cheap where failures are rare. A batch that is too long
-# comes again.
+# once, a restart is the simplest answer, and the only one to a failure in the optimizer. It costs the restart, and the steps since the
+# checkpoint. A batch that is too long comes again.
 #
 # And “can I reset DDP inside my except?” Not inside it, and not on one rank. On all ranks, after the `except` block, with a new
 # group, and with gloo: yes ([below](#Deeper:-reset-DDP-in-place)).
 #
-# > **On GPUs.** `torch.OutOfMemoryError` comes from PyTorch's caching allocator. What allocates beside it raises other
-# > RuntimeErrors: CUDA itself a `torch.AcceleratorError` (“CUDA error: out of memory”), cuBLAS one with
-# > `CUBLAS_STATUS_ALLOC_FAILED` in its text, NCCL a `torch.distributed.DistBackendError`. `out_of_memory` knows none of these and
-# > lets them through: the rank ends loudly. (Read in `CUDAException.cpp`, `ATen/cuda/Exceptions.h` and `NCCLUtils.hpp`: no CPU raises them.)
+# > **On GPUs.** `torch.OutOfMemoryError` comes from PyTorch's caching allocator. CUDA itself raises a `torch.AcceleratorError`, cuBLAS a
+# > RuntimeError with `CUBLAS_STATUS_ALLOC_FAILED` in its text, NCCL a `torch.distributed.DistBackendError`. `out_of_memory` lets
+# > these through: the rank ends loudly. (Read in `CUDAException.cpp`, `ATen/cuda/Exceptions.h` and `NCCLUtils.hpp`: no CPU raises them.)
 #
 # ## Memory that suffices
 #
@@ -264,11 +253,10 @@ print("the job ends", "well" if out.values[0]["ok"] else "with an error")
 #         torch.cuda.memory._dump_snapshot(f"memory-of-rank-{dist.get_rank()}.pickle")
 #         raise
 #
-# https://pytorch.org/memory_viz shows that file: all that is allocated, and the line that did it. Where much is reserved and little
-# allocated, memory is in pieces that are too small: `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True` helps (its newer name is
-# `PYTORCH_ALLOC_CONF`). `torch.utils.checkpoint` keeps fewer activations and computes them again in backward. (Read in PyTorch's notes
-# *Understanding CUDA Memory Usage*, which documents both functions with the underscore, and *CUDA semantics*: they are about CUDA's
-# allocator.)
+# https://pytorch.org/memory_viz shows what is allocated, and the line that did it. Where much is reserved and little allocated,
+# memory is in pieces that are too small: `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True` helps (newer name: `PYTORCH_ALLOC_CONF`).
+# `torch.utils.checkpoint` keeps fewer activations, and computes them again in backward. (Read in PyTorch's notes *Understanding CUDA
+# Memory Usage*, which documents the two functions with the underscore, and *CUDA semantics*: they are about CUDA's allocator.)
 #
 # **Which batch is the largest?** All texts of a batch are padded to the longest, and all images to the largest. So the longest one
 # decides. Here are the lengths of 512 texts, and three ways to put them into batches. For plain attention, a batch needs
@@ -375,21 +363,21 @@ from course_lib.lessons.out_of_memory.detector import check, check_loop, loss_of
 check_loop(by_hand)
 
 # %% [markdown]
-# `check_loop` is the course's bench: AdamW with weight decay, three ranks, five steps, and what detectors have: frozen layers, a frozen
+# `check_loop` is the course's bench: three ranks, five steps, AdamW with weight decay, and what detectors have: frozen layers, a frozen
 # BatchNorm beside one that is not, a head that is never used, and one that some images use. In one step, one allocation fails on rank 1,
 # at the place that the line names. At the end all ranks must have the same weights, bit by bit. They are compared with one process that
-# never failed. At every place it is as if that batch had never been drawn.
+# never failed: at every place it is as if that batch had never been drawn.
 #
-# Three things in `by_hand` are easily forgotten. A parameter that nobody has used gets None, not zeros: with zeros, weight decay and
-# momentum would move it ([lesson 08](08_unused.ipynb)). The sum is divided by the *good* ranks. And between the `try` and the all-reduce
-# nothing allocates, so nothing can fail there.
+# Three things are easily forgotten. A parameter that nobody has used gets None, not zeros: with zeros, weight decay and momentum would
+# move it ([lesson 08](08_unused.ipynb)). The sum is divided by the *good* ranks. And nothing allocates between the `try` and the
+# all-reduce, so nothing can fail there.
 #
-# The price: the all-reduce no longer overlaps with backward ([lesson 04](04_buckets.ipynb)). Gradients take up twice the memory, as they
-# do with DDP, whose buckets are the second copy. Each rank keeps its own BatchNorm statistics, also those of a forward that failed:
-# average them before you evaluate or save ([lesson 09](09_synchronised.ipynb)).
+# The price: the all-reduce no longer overlaps with backward ([lesson 04](04_buckets.ipynb)). Gradients take up twice the memory, as with
+# DDP, whose buckets are the second copy. Each rank keeps its own BatchNorm statistics, also those of a forward that failed: average
+# them before you evaluate or save ([lesson 09](09_synchronised.ipynb)).
 #
-# What is left is the optimizer. AdamW makes its state in the first step, and temporary tensors in *every* step. A rank whose optimizer
-# gets no memory raises, and it should: some weights may have moved already. (On GPUs the default, `foreach`, needs about as much as all
+# What is left is the optimizer. AdamW makes its state in the first step, and temporary tensors in *every* step. If it gets no memory,
+# the rank raises, and it should: some weights may have moved already. (On GPUs the default, `foreach`, needs about as much as all
 # parameters for a moment; `foreach=False` does not. Read in the optimizers' docstring: a CPU has no such default.)
 
 # %%
