@@ -94,7 +94,7 @@ Lives = Mapping[tuple[str, str], tuple[str, Sequence[float]]]
 _ENDS = {
     "silent": ("communication", "≠", "silent: images are mixed, then a hang"),
     "raises": ("forward", "!", "rank 0 raises in every later forward, the others wait"),
-    "differs": ("bad", "✗", "silent: rank 0 misses a step, other weights from then on"),
+    "differs": ("bad", "✗", "silent: rank 0 misses a step, different weights from then on"),
 }
 
 

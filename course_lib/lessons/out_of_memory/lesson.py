@@ -83,7 +83,7 @@ for number in range(1, 8):
 
 # %%
 for step, each in enumerate(zip(*out["weights"].values(), strict=True), 1):
-    print(f"after step {step} the ranks have", "equal weights" if len({*each}) == 1 else "other weights")
+    print(f"after step {step} the ranks have", "equal" if len({*each}) == 1 else "different", "weights")
 
 # %% [markdown]
 # The others log after their third step. Rank 0 is in the backward of its fourth, so their losses meet its first bucket. Both are one
@@ -154,7 +154,7 @@ draw_border(out["found"])
 # That can explain the “one time in ten”. Memory is often fullest at the turn from forward to backward, before the first gradient. The
 # crashes are the failures that came later. The other nine times “worked”, and were the shift.
 #
-# The last column is the worst: an optimizer that gets no memory leaves its rank with other weights for good, and nothing ever says so.
+# The last column is the worst: an optimizer that gets no memory leaves its rank with different weights for good, and nothing ever says so.
 # The optimizer's step must never stand inside that `try`.
 #
 # A better `except` does not help. Backward holds an all-reduce for each bucket, and the forward may hold collectives of DDP's own. A
@@ -296,7 +296,8 @@ draw_batches(
 
 # %% [markdown]
 # Batches of like length waste less padding, but the largest is as large as before: the longest text, sixteen times. Only a **cap by
-# size** bounds it, with fewer texts in long batches. (So weigh ranks by samples, [lesson 05](05_stragglers.ipynb).)
+# size** bounds it, with fewer texts in long batches. So deal
+# out whole batches, as many to each rank, and weigh ranks by samples ([lesson 05](05_stragglers.ipynb)).
 #
 # **When do you find out?** In the first minute, if you run the largest batch first, and run it *twice*:
 
@@ -420,8 +421,6 @@ check_loop(partial(by_hand, backward=in_pieces), "forward, last", "backward, mid
 #   swallows, as `--watch` does here.
 # - **`torch.cuda.empty_cache()` in the handler** gives cached blocks back. It repairs no reducer.
 # - **Linux's OOM killer** (`exit code -9`) is another matter: no exception, nothing to catch. Restart.
-# - **It hangs until the timeout, and then ranks fail** with a message about a collective. Look for the rank that is *not* in
-#   the same one, and read its log from the beginning ([lesson 13](13_debugging.ipynb)).
 # - **The failure was in `no_sync`.** Part of a micro-batch is in `.grad`, and stays there. Zero it, all of it.
 #
 # ## Rule of thumb
@@ -643,8 +642,8 @@ check(catch_up, *places, norm=False, heads=False)
 # - With `find_unused_parameters=True`, the flag of the question's author, the good ranks also all-reduce a map of the parameters
 #   they have used. The failed rank does not. Its next collective meets that map, and gloo aborts a process.
 # - DDP's own part of the forward is inside the `try`: a failure there is a hang.
-# - A BatchNorm sees halves here, and dropout does not compute the same twice. All ranks still end with equal weights, but with others
-#   than if nothing had failed.
+# - A BatchNorm sees halves here, and dropout does not compute the same twice. All ranks still end with equal weights, but not
+#   with those of a run in which nothing failed.
 # - `_get_zeros_like_grad_buckets` and `_reset_state` begin with an underscore (they exist for `Join` and for changing groups),
 #   so pin your torch version. The second try must fit.
 #
@@ -759,7 +758,7 @@ for place in ("later buffers", "backward, middle"):
 # | restart | any place, if it does not come back | | all steps since the checkpoint | a checkpoint now and then |
 # | agree, skip together | the model's forward | DDP's own part of the forward: stuck. Backward: all end | everybody's batch | one all-reduce of 1 number |
 # | zeros, corrected | the model's forward, if no head may be unused | DDP's own part of the forward, with buffers: stuck. Backward: all end | one batch | one all-reduce of 1 number |
-# | catch up | the model's forward, backward | DDP's own part of the forward: stuck. `find_unused_parameters`: a rank is aborted | nothing (a BatchNorm: other weights) | one all-reduce of 1 number; private functions |
+# | catch up | the model's forward, backward | DDP's own part of the forward: stuck. `find_unused_parameters`: a rank is aborted | nothing (a BatchNorm: different weights) | one all-reduce of 1 number; private functions |
 # | reset in place (gloo only) | forward and backward | the optimizer: all end | nothing; the others' timeout | one all-reduce of 1 number; private functions |
 #
 # “All end” is what you want of a failure that cannot be repaired: `torchrun` then restarts them. “Stuck” is not.
