@@ -217,7 +217,7 @@ def test_the_script_that_restarts_with_the_command_that_the_lesson_shows(tmp_pat
     launch = re.search(
         r"^# +(?P<variable>\w+)=(?P<value>\d) torchrun (?P<options>.+) scratch/resume\.py", text, re.MULTILINE
     )
-    cell = re.search(r"^# %%writefile scratch/resume\.py\n(.+?)^# %% \[", text, re.MULTILINE | re.DOTALL)
+    cell = re.search(r"^# %%writefile scratch/resume\.py\n(.+?)^# %%$", text, re.MULTILINE | re.DOTALL)
     assert launch is not None
     assert cell is not None
     (tmp_path / "scratch").mkdir()

@@ -697,11 +697,12 @@ print("rank 1:", out["said"][1].count("ok"), "of", len(out["said"][1]), "succeed
 # rank moves at once, the others when the old group's timeout has passed. So the new group's timeout must be longer than the old one's.
 # With `use_local_synchronization=True`, making a group needs no collective in the group that is broken.
 #
-# Ranks notice a failure at different moments, so two things must be made sure. *All ranks mean the same new group.* Its name is made of the
-# members and of a count of this rank's groups (`_hash_ranks_to_str`). All ranks leave each broken group once, so the counts stay
-# equal, if they were equal before: the cell above destroys its group for that reason. *All ranks mean the same step.* The last
-# all-reduce of a step may succeed on two ranks and fail on the third. The two take the step, and the third does not know. So all
-# compare their step numbers afterwards.
+# Ranks notice a failure at different moments, so two things must be made sure:
+#
+# - *All mean the same new group.* Its name is made of the members and of a count of this rank's groups (`_hash_ranks_to_str`). All ranks
+#   leave each broken group once, so equal counts stay equal. (The cell above destroys its group for that reason.)
+# - *All mean the same step.* The last all-reduce of a step may succeed on two ranks and fail on the third. Then two take the step, and
+#   the third does not know. So all compare their step numbers afterwards.
 #
 # And `except` must know all of gloo's messages. Most name the file that they come from. The one that rank 1 has just received does
 # not:
@@ -738,10 +739,10 @@ for place in ("later buffers", "backward, middle"):
 
 # %% [markdown]
 # Nothing is lost. The step is done again, and the weights are those of a run in which nothing failed. (All BatchNorm statistics
-# have seen that batch twice.) The cost is the others' timeout and some milliseconds. The all-reduce before the step is needed:
-# without it, a failure after the last bucket lets the others step alone. A batch that does not fit fails three times and ends the
-# job. So does whatever else goes wrong while the ranks move: the new group's timeout ends the wait with an error, after 30 seconds.
-# `_update_process_group` is private. A communication hook keeps the old group: give it the new one yourself, says the docstring.
+# have seen that batch twice.) It costs the others' timeout. The all-reduce before the step is needed: without it, a failure after the
+# last bucket lets the others step alone. A batch that does not fit fails three times and ends the job. Whatever else goes wrong while
+# the ranks move ends in the new group's timeout. `_update_process_group` is private. A communication hook keeps the old group: give it
+# the new one yourself, says the docstring.
 #
 # > **On GPUs (NCCL).** The others receive no exception at the timeout: by default a watchdog thread ends their *process*
 # > (`TORCH_NCCL_ASYNC_ERROR_HANDLING`, 3 by default, in PyTorch's documentation, *ProcessGroupNCCL Environment Variables*), so

@@ -91,7 +91,8 @@ class CheapestWay(Compared[Case, str, str]):
         chosen = [trial.seen[rank] for rank in range(trial.world_size)]
         if len(set(chosen)) == 1:
             return None
-        return Miss(f"{self.describe(trial.case)}: ranks 0, 1, ... chose {', '.join(chosen)}", _OWN)
+        said = ", ".join(f"rank {rank} chose {way}" for rank, way in enumerate(chosen))
+        return Miss(f"{self.describe(trial.case)}: {said}", _OWN)
 
     @check("It is the way that costs least.")
     def least(self, trial: ThisTrial) -> Miss | None:
