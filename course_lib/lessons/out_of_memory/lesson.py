@@ -302,7 +302,7 @@ draw_batches(
 # **When do you find out?** In the first minute, if you run the largest batch first, and run it *twice*:
 
 # %%
-# %%ranks --only 0
+# %%ranks
 from course_lib.lessons.out_of_memory.detector import inputs, loss_of, new
 
 net, optimizer = new(heads=False)
