@@ -232,7 +232,6 @@ def compared(net: nn.Module, failing: int, bad: int, **model: bool) -> dict[str,
         "as if nothing had failed": [*good, (failing, bad)],
         "without that batch": good,
         "without that step": [],
-        "with another batch": [*good, (STEPS, bad)],
     }
     fits = [
         name

@@ -31,7 +31,7 @@ def grid(
     """Draw a grid of cells; a place (row, column) that is not in `cells` stays empty.
 
     Args:
-        axis: what the columns are.
+        axis: what the columns are; several lines.
     """
     left = 16 + max((text_width(name, 13) for name in rows), default=0)
     width = min(60, max(_LEAST_COLUMN, (_MAX_WIDTH - left - 14) / max(1, len(columns))))
@@ -47,6 +47,10 @@ def grid(
         Text(left + (number + 0.5) * width, bottom + 15, name, 11, "middle", faint=True)
         for number, name in enumerate(columns)
     ]
-    shapes.append(Text(left, bottom + 33, axis, 12, faint=True))
-    full = max(left + width * len(columns), left + text_width(axis), text_width(title, 14) + 16) + 14
-    return Drawing(full, bottom + 42, tuple(shapes), alt, title)
+    lines = axis.split("\n")
+    shapes += [
+        Text(left, bottom + 33 + 17 * number, line, 12, faint=True) for number, line in enumerate(lines)
+    ]
+    words = max(map(text_width, lines))
+    full = max(left + width * len(columns), left + words, text_width(title, 14) + 16) + 14
+    return Drawing(full, bottom + 25 + 17 * len(lines), tuple(shapes), alt, title)

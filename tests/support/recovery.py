@@ -5,7 +5,6 @@ Ranks of a cell call `trained_with`; under torchrun this is a plain script (test
 
 import ast
 import ctypes
-import gc
 import json
 import os
 import sys
@@ -18,7 +17,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.distributed.nn  # before any process group, as the lesson says
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
@@ -40,12 +38,9 @@ RECIPES = {
         "in_pieces",
         "connection_lost",
         "reset_in_place",
-        "rebuilding",
     },
     SOLUTIONS: {"detection_loop"},
 }
-#: Recipes that are a whole training.
-LOOPS = {"by_hand", "rebuilding", "in_pieces", "detection_loop"}
 
 
 def recipes(**given: Any) -> dict[str, Any]:
@@ -53,7 +48,6 @@ def recipes(**given: Any) -> dict[str, Any]:
     names = {
         "torch": torch,
         "dist": dist,
-        "gc": gc,
         "timedelta": timedelta,
         "DistributedDataParallel": DistributedDataParallel,
         "loss_of": loss_of,
@@ -88,20 +82,32 @@ class HearsLate:
             raise RuntimeError("[gloo/transport/tcp/pair.cc] Connection closed by peer")
 
 
-def loop_of(recipe: str, late: int | None = None, ordinary: bool = False, **options: Any) -> Loop:
+def too_large(net: nn.Module, x: Tensor) -> Tensor:
+    """`loss_of`, for which rank 1's first batch does not fit, nor does any piece of it."""
+    loss = loss_of(net, x)
+    if (inputs(0, 1) == x[0]).all(1).any():
+        raise RuntimeError("can't allocate memory")
+    return loss
+
+
+def loop_of(
+    recipe: str, late: int | None = None, ordinary: bool = False, nothing_fits: bool = False, **options: Any
+) -> Loop:
     """A training with this recipe.
 
     Args:
         late: the rank that hears of a failure one step before the others.
-        ordinary: the first step is one of DDP's own (`detection_loop`). options: of DDP.
+        ordinary: the first step is one of DDP's own (`detection_loop`).
+        nothing_fits: not even a single sample of rank 1's first batch. options: of DDP.
     """
-    found = recipes(**({"dist": HearsLate()} if dist.get_rank() == late else {}))
+    given: dict[str, Any] = {"loss_of": too_large} if nothing_fits else {}
+    found = recipes(**given, **({"dist": HearsLate()} if dist.get_rank() == late else {}))
     if recipe == "in_pieces":
         loop: Loop = partial(found["by_hand"], backward=found["in_pieces"])
         return loop
     if recipe == "detection_loop":
         return partial(_detection, found[recipe], ordinary)
-    if recipe in LOOPS:
+    if recipe == "by_hand":
         return found[recipe]  # type: ignore[no-any-return]
     if recipe == "reset_in_place":  # the others notice when this timeout has passed
         options["process_group"] = dist.new_group(timeout=timedelta(seconds=3))

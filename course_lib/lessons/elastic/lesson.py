@@ -588,7 +588,7 @@ def per_step(steps=12, dies_at=5, joins_at=8):
 
 p = predict("12.survivors")
 
-# %%
+# %% claims={"16": "holds", "18": "incomplete"}
 survived = run(per_step, ranks=4, init=False, expect="predicted")
 for rank, seen in survived.values.items():
     print(f"rank {rank} did the steps", seen["done"])

@@ -1,4 +1,4 @@
-"""Lesson 11: who met whom after a swallowed error, drawn; a failure placed anywhere in a step, on two real ranks.
+"""Lesson 11: who met whom after a swallowed error, a failure placed in a step of two real ranks, batches by size.
 
 Ranks run `lab.detector`: image k of its steps is k on rank 0, 100 k on rank 1, 10,000 k on rank 2.
 """
@@ -9,11 +9,11 @@ import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, takewhile
+from itertools import takewhile
 from pathlib import Path
 from typing import Literal, TypedDict
 
-from course_lib.lab.explorer import Explorer, buttons, explore, slider, tick
+from course_lib.lab.explorer import Explorer, buttons, explore, tick
 from course_lib.lessons.process_groups.lab import objects_in
 from realranks.cells.run import run_quietly
 from realranks.draw import Arrow, Box, Cell, Drawing, Text, grid
@@ -58,11 +58,11 @@ def draw_zip(met: Sequence[Sequence[int]]) -> Drawing:
     """Draw rank 0's images and those of the others as rows of teeth, and lines between averaged ones."""
     images = max(max(each) for each in met)
     first = next((each for each in met if len(set(each)) > 1), None)
-    shapes: list[Shape] = [Text(70, 40, "rank 0", 13, "end", bold=True)]
-    shapes.append(Text(70, 148, "ranks 1, 2", 13, "end", bold=True))
+    shapes: list[Shape] = [Text(92, 40, "rank 0", 13, "end", bold=True)]
+    shapes.append(Text(92, 148, "ranks 1, 2", 13, "end", bold=True))
 
     def x_of(number: int) -> float:
-        return 88.0 + (number - 1) * 100
+        return 104.0 + (number - 1) * 100
 
     for each in met:
         mixed = len(set(each)) > 1
@@ -82,42 +82,19 @@ def draw_zip(met: Sequence[Sequence[int]]) -> Drawing:
         if first
         else "Each all-reduce averages the same image of all ranks"
     )
-    return Drawing(700, 176, tuple(shapes), alt, title)
-
-
-# Who is in which all-reduce
-
-
-def draw_calls(trace: Mapping[int, Sequence[str]]) -> Drawing:
-    """Draw a row for each rank, a place for each collective: what the rank means by it."""
-    longest = max(map(len, trace.values()))
-    cells = {
-        (rank, place): Cell(
-            "bad" if len({calls[place] for calls in trace.values() if place < len(calls)}) > 1 else "even",
-            calls[place],
-        )
-        for rank, calls in trace.items()
-        for place in range(len(calls))
-    }
-    mixed = [place + 1 for place in range(longest) if cells.get((0, place), Cell("")).look == "bad"]
-    return grid(
-        [f"rank {rank}" for rank in trace],
-        [str(place + 1) for place in range(longest)],
-        cells,
-        title=f"All-reduce {mixed[0]} adds up different things" if mixed else "Each rank means the same",
-        alt="; ".join(f"rank {rank}: {', '.join(calls)}" for rank, calls in trace.items()),
-        axis="number of the all-reduce.  g: a gradient of that image   L: its loss",
-    )
+    return Drawing(690, 176, tuple(shapes), alt, title)
 
 
 # The border
 
 
+#: A place in backward, as the border calls it.
+_GRADIENTS = f"{{}} of {LAYERS}"
 Lives = Mapping[tuple[str, str], tuple[str, Sequence[float]]]
 _ENDS = {
     "silent": ("communication", "≠", "silent: images are mixed, then a hang"),
     "raises": ("forward", "!", "rank 0 raises in every later forward, the others wait"),
-    "differs": ("bad", "✗", "silent: rank 0 misses a step, other weights from then on"),
+    "differs": ("bad", "✗", "silent: rank 0 misses a step, different weights from then on"),
 }
 
 
@@ -135,7 +112,10 @@ def ends(found: Mapping[int, Lives]) -> dict[tuple[str, str], str]:
 
 def draw_border(found: Mapping[int, Lives]) -> Drawing:
     """Draw a row for each kind of wrapper, a column for each place: how it ended."""
-    ended = ends(found)
+    ended = {
+        (row, _GRADIENTS.format(place) if place.isdigit() else place): end
+        for (row, place), end in ends(found).items()
+    }
     rows, columns = ([*dict.fromkeys(names)] for names in zip(*ended, strict=True))
     cells = {
         (rows.index(row), columns.index(column)): Cell(*_ENDS[end]) for (row, column), end in ended.items()
@@ -144,13 +124,14 @@ def draw_border(found: Mapping[int, Lives]) -> Drawing:
         next((place for place in columns if ended[row, place] == "raises"), "nowhere") for row in rows
     ]
     where = at_first[0] if len(set(at_first)) == 1 else "at places that depend on the wrapper"
+    legend = [f"{sign}  {words}" for _, sign, words in _ENDS.values()]
     return grid(
         rows,
         columns,
         cells,
         title=f"The first place with an error, for each of these wrappers: {where}",
         alt="; ".join(f"{row}, {column}: {_ENDS[end][2]}" for (row, column), end in ended.items()),
-        axis="   ".join(f"{sign} {words}" for _, sign, words in _ENDS.values()),
+        axis="\n".join(["where memory runs out; 0 to 4 of 4: in backward, with so many gradients", *legend]),
     )
 
 
@@ -253,89 +234,29 @@ def explore_failures() -> Explorer:
     )
 
 
-# The price of a failure
+# Batches that fit
 
 
-@dataclass(frozen=True)
-class Price:
-    """The price of a way out, in steps: what it adds to each step, what one failure costs; and its look."""
+def draw_batches(
+    policies: Mapping[str, Sequence[Sequence[int]]], needs: Callable[[Sequence[int]], float]
+) -> None:
+    """Plot the batches of each policy, the largest first, by what they need; the title says the largest of each."""
+    import matplotlib.pyplot as plt
 
-    name: str
-    overhead: float
-    failure: float
-    dashed: bool = False
-
-
-def added(way: Price, failures: float) -> float:
-    """Return what the way adds to a step, if this share of steps fails and lost ones are repeated."""
-    return way.overhead + failures * way.failure * (1 + way.overhead)
-
-
-def crossing(a: Price, b: Price) -> float | None:
-    """Return the share of failing steps at which both cost the same; None where there is none."""
-    steeper = b.failure * (1 + b.overhead) - a.failure * (1 + a.overhead)
-    share = (a.overhead - b.overhead) / steeper if steeper else -1.0
-    return share if 0 < share < 1 else None
-
-
-def draw_prices(by_hand: Price, restart: Price, now: float) -> Drawing:
-    """Draw two lines over the share of failing steps, on a logarithmic axis, and where they cross."""
-    shares = [10 ** (number / 10) for number in range(-50, -9)]
-    left, top, width, height = 84.0, 16.0, 560.0, 190.0
-    most = max(0.5, 2 * by_hand.overhead)
-    shapes: list[Shape] = [
-        Text(left - 8, top + height + 5, "0", 12, "end"),
-        Text(left - 8, top + 9, f"{most:.0%}", 12, "end"),
-    ]
-    for way in (by_hand, restart):
-        points = [
-            (left + width * place / 40, top + height * (1 - min(1.0, added(way, share) / most)))
-            for place, share in enumerate(shares)
-        ]
-        shapes += [
-            Arrow(*start, *end, 2.5, plain=True, dashed=way.dashed and place % 2 == 0)
-            for place, (start, end) in enumerate(pairwise(points))
-        ]
-        shapes.append(Text(left + width + 6, points[-1][1] + 4, way.name, 12))
-    for power in (5, 4, 3, 2, 1):
-        shapes.append(
-            Text(
-                left + width * (5 - power) / 4,
-                top + height + 20,
-                f"1 in {10**power:,}",
-                12,
-                "middle",
-                faint=True,
-            )
-        )
-    shapes.append(Text(left + width / 2, top + height + 40, "so many steps fail", 12, "middle", faint=True))
-    where = crossing(by_hand, restart)
-    cheaper = min((by_hand, restart), key=lambda way: added(way, now))
-    title = f"With 1 failure in {1 / now:,.0f} steps: {cheaper.name}" + (
-        f"; both cost the same with 1 in {1 / where:,.0f}" if where else ""
-    )
-    return Drawing(
-        760, top + height + 50, tuple(shapes), f"time added to a step, as a share of it. {title}", title
-    )
-
-
-def explore_prices() -> Explorer:
-    """Return controls for how often steps fail and what each way out costs; computed."""
-
-    def draw(rarity: int, interval: int, restart: int, overhead: float) -> Drawing:
-        again = Price("restart", 0.0, restart + (interval + 1) / 2, dashed=True)
-        return draw_prices(Price("by hand", overhead, 0.0), again, 1 / rarity)
-
-    return explore(
-        draw,
-        "how often steps fail, the checkpoint interval, what a restart costs, what reducing by hand costs",
-        "settings in which a restart is cheaper with one failure in 100 steps, and settings in which it is dearer "
-        "with one in 10,000.",
-        rarity=slider("one failure in so many steps", [10, 100, 1000, 10_000, 100_000], 1000),
-        interval=slider("a checkpoint after so many steps", [10, 30, 100, 300, 1000], 100),
-        restart=slider("a restart takes as long as so many", [0, 10, 60, 300, 1000], 60),
-        overhead=slider("by hand, a step takes longer by", [0.01, 0.05, 0.1, 0.2, 0.4], 0.1),
-    )
+    _, axes = plt.subplots(figsize=(7, 2.8), layout="constrained")
+    marks = (("o", "#D55E00"), ("s", "#0072B2"), ("^", "#009E73"))
+    largest = []
+    for (name, batches), (marker, colour) in zip(policies.items(), marks, strict=True):
+        sizes = sorted((needs(batch) / 1e6 for batch in batches), reverse=True)
+        largest.append(f"{sizes[0]:.0f} ({name})")
+        label = f"{name}: {len(batches)} batches, {sum(sizes):.0f} in all"
+        where = [100 * number / len(sizes) for number in range(len(sizes))]
+        axes.plot(where, sizes, marker, ms=5, mfc="none", color=colour, label=label)
+    axes.set_title("Largest batch: " + ", ".join(largest), fontsize=10)
+    axes.set(xlabel="% of the batches, the largest first", ylabel="table entries (millions)", yscale="log")
+    axes.minorticks_off()
+    axes.legend(fontsize=8)
+    plt.show()
 
 
 # Restarts

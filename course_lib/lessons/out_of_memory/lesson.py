@@ -5,13 +5,13 @@
 # > try and catch the error. It mostly works. One time in ten it dies with an error about unused parameters. Can I reset DDP
 # > inside my except?”*
 #
-# Here is that loop, with the flags that its author has set, a dictionary of losses, and a head that no image uses. The lab's
-# detector has four layers of one weight each, and an image's gradient is a number that you can read: image *k* is *k* on rank 0,
-# 100 *k* on rank 1 and 10,000 *k* on rank 2. So a sum of 30,303 says: this is everybody's third image. Rank 0's third image is
-# too large. The forward asks for a petabyte, and no machine has that. (`--watch` notes exceptions that your code catches.)
+# Here is that loop, with its author's flags, a dictionary of losses, and a head that no image uses. The lab's detector has four layers
+# of one weight each. Its gradient tells whose images are in it: image *k* counts *k* on rank 0, 100 *k* on rank 1 and 10,000 *k* on
+# rank 2. A sum of 30,303 is everybody's third image. Rank 0's third image is too large: its forward asks for a petabyte.
+# (`--watch` notes exceptions that your code catches.)
 #
-# **You will be able to** say from the place of a failure what follows on all ranks, write a training step that survives it in
-# forward and backward, and choose between that and a restart. 40 minutes.
+# **You will be able to** say what a swallowed out-of-memory error does on all ranks, choose batches that fit, and write a training
+# step that survives one that does not. 40 minutes.
 #
 # **Before this:** lessons 00, 04 and 06.
 
@@ -46,29 +46,28 @@ from course_lib.lessons.out_of_memory.lab import draw_zip
 draw_zip(out["met"][1])
 
 # %% [markdown]
-# A zip that was closed one tooth off: the upper teeth are rank 0's images, and a line joins what was averaged. A collective has no
-# name and no step number. The third all-reduce of rank 0 meets the third of the others, whatever they mean by it
-# ([lesson 00](00_first_ranks.ipynb)). So rank 0 stays one image ahead, without a message. When the data end, ranks 1 and 2 wait for
-# an all-reduce that rank 0 will not make: until its process ends, or for half an hour, gloo's default. (Older code says
-# `broadcast_buffers=False`; torch 2.13 warns of that name, [lesson 09](09_synchronised.ipynb).)
+# A zip, closed one tooth off. The upper teeth are rank 0's images, and each line joins the images of one average. A collective has no
+# name and no step number: the third all-reduce of rank 0 meets the third of the others, whatever they mean by it
+# ([lesson 00](00_first_ranks.ipynb)). So rank 0 stays one image ahead, and no message says so. When the data end, ranks 1 and 2 wait
+# for an all-reduce that rank 0 will not make: until its process ends, or for half an hour, gloo's default.
 #
-# A slow rank is another matter. The others wait for it, and then average with the gradient that they waited for. Here nobody
-# waits, and a different gradient arrives.
+# A slow rank does no such harm: the others wait for its gradient. Here nobody waits, and a different gradient arrives. (Older code
+# says `broadcast_buffers=False`; torch 2.13 warns of that name, [lesson 09](09_synchronised.ipynb).)
 #
-# > **On GPUs (NCCL).** `backward()` returns as soon as the all-reduce is enqueued. The program of a waiting rank blocks at the next
-# > line that needs a number from the GPU, often `loss.item()`. After ten minutes, NCCL's default, the watchdog thread ends the
-# > process. (Read in `ProcessGroupNCCL.cpp`: NCCL needs GPUs.)
+# > **On GPUs (NCCL).** `backward()` returns as soon as the all-reduce is enqueued. A waiting rank blocks at the next line that needs a
+# > number from the GPU, often `loss.item()`. After ten minutes, NCCL's default, the watchdog thread ends the process. (Read in
+# > `ProcessGroupNCCL.cpp`: NCCL needs GPUs.)
 #
 # ## The first line that counts
 #
-# With an optimizer in it, the mixture would do no harm to the weights yet. All ranks take the same number of steps, so all gradients
-# are computed at the same weights; only the pairing differs. The harm begins with the first line that *counts*. Log the mean loss
-# at every third image. (From here on the author's flags and heads are left out where they change nothing.)
+# The pairs are wrong, and the weights are still equal: all ranks take the same steps along the same averages. Real harm begins with the
+# first line that *counts* steps. Here the loss is logged at every third image. (From here on the author's flags and heads are left out
+# where they change nothing. Each parameter has a bucket of its own.)
 
 # %%
 # %%ranks --watch --expect hang --as out
-calls, weights = [], []
-ddp = DistributedDataParallel(Detector())
+weights = []
+ddp = DistributedDataParallel(Detector(), bucket_cap_mb=1e-6)
 optimizer = torch.optim.SGD(ddp.parameters(), lr=1e-3)
 for number in range(1, 8):
     optimizer.zero_grad()
@@ -78,47 +77,24 @@ for number in range(1, 8):
     except RuntimeError:
         continue
     optimizer.step()
-    calls.append(f"g{number}")
     weights.append(ddp.module.weights[0].item())
     if number % 3 == 0:
         dist.all_reduce(loss.detach())
-        calls.append(f"L{number}")
 
 # %%
-from course_lib.lessons.out_of_memory.lab import draw_calls
-
-print(
-    "equal weights on all ranks, step by step:",
-    *[len({*each}) == 1 for each in zip(*out["weights"].values(), strict=True)],
-)
-draw_calls(out["calls"])
+for step, each in enumerate(zip(*out["weights"].values(), strict=True), 1):
+    print(f"after step {step} the ranks have", "equal" if len({*each}) == 1 else "different", "weights")
 
 # %% [markdown]
-# The losses of two ranks have been added to the gradient of the third, which then took a step along the sum. Shapes and types
-# happened to fit, so gloo had no reason to object. From that step on the ranks train different models. An evaluation or a
-# checkpoint “every 1,000 batches” with a collective in it counts as well.
-#
-# So does DDP. The author has switched the broadcast of buffers off. Left on, with a BatchNorm in the model, rank 0 has sent its buffers
-# for image 3, and its next forward sends them again. That meets the others' gradients:
-
-# %%
-# %%ranks --watch --expect hang
-ddp = DistributedDataParallel(Detector(norm=True))
-for number in range(1, 7):
-    try:
-        ddp(image(number)).backward()
-    except RuntimeError:
-        continue
-
-# %% [markdown]
-# All three ranks are stuck at once. None of them has printed a word about memory; the panel can name the swallowed error because
-# of `--watch`.
+# The others log after their third step. Rank 0 is in the backward of its fourth, so their losses meet its first bucket. Both are one
+# number, and gloo has no reason to object. From then on the ranks train different models. An evaluation or a checkpoint “every
+# 1,000 batches” with a collective in it counts as well. So does DDP where it broadcasts buffers: the author has switched that off.
 #
 # ## In the middle of backward
 #
 # Backward needs memory, too. Now rank 0's third image fits in the forward, and fails in backward, when two of four layers have
-# their gradients. And only errors about memory are caught, as the author does. On
-# a GPU that is a `torch.OutOfMemoryError`, on a CPU a plain `RuntimeError` that you know by its text.
+# their gradients. And this loop catches nothing but errors about memory. On a GPU that is a `torch.OutOfMemoryError`, on a CPU a plain
+# `RuntimeError` that you know by its text.
 
 # %%
 p = predict("11.half_a_backward")
@@ -139,15 +115,15 @@ for number in range(1, 7):
             raise
 
 # %% [markdown]
-# There is the error about parameters that did not take part, and its advice leads away from the cause. All parameters were used; a
-# backward was *interrupted*, one step before the line that raises.
+# There is the error about unused parameters, and its advice leads away from the cause. All parameters were used. A backward was
+# *interrupted*, one step before the line that raises.
 #
 # ## The border
 #
-# Why only one time in ten? A forum explains: the error appears when memory ran out before the first bucket was done. Look for the
-# border. Memory runs out on rank 0, in the third of six steps, in the forward, in backward with the gradients of so many layers
-# there, and in the optimizer. Rank 0 catches *everything*. Each is run on two ranks, with one bucket for everything, with a bucket
-# for each parameter, and with the flag that the author has set.
+# Why only one time in ten? A forum explains: the error appears when memory ran out before the first bucket was done. Look for that
+# border. Rank 0 runs out of memory in the third of six steps: in the forward, in backward with the gradients of so many layers there,
+# or in the optimizer. It catches *everything*. Two ranks run each case with one bucket for all parameters, with a bucket for each, and
+# with the flag that the author has set.
 
 # %% claims={"9": "incomplete", "11": "wrong"}
 # %%ranks --as out
@@ -170,41 +146,187 @@ from course_lib.lessons.out_of_memory.lab import draw_border
 draw_border(out["found"])
 
 # %% [markdown]
-# The three rows are the same, however large the buckets are. So the border is the first *gradient*, not the first bucket. When the first gradient arrives,
-# `mark_variable_ready` sets `require_finalize_`, and `finalize_backward` takes it back at the end of a complete backward. A later
-# forward finds it set and raises (`ensure_prior_reduction_finished`; all in `torch/csrc/distributed/c10d/reducer.cpp`). Before the
-# first gradient nothing has been noted, and the next forward prepares the reducer anew. The flag changes nothing: it looks for
-# parameters outside the graph, and all of these were in it.
+# The three rows are the same, however large the buckets are. So the border is the first *gradient*, not the first bucket. When that
+# gradient arrives, `mark_variable_ready` sets `require_finalize_`, and only a complete backward takes it back. A later forward finds it
+# set, and raises (`ensure_prior_reduction_finished`; all in `torch/csrc/distributed/c10d/reducer.cpp`). The author's flag changes
+# nothing: it looks for parameters outside the graph, and all of these were in it.
 #
-# That can explain the “one time in ten”. Activations pile up in the forward and are freed in backward, so memory is often fullest
-# around the turn, where nothing has been noted yet. What you *see* as crashes are the failures that come later. The times that
-# “worked” were the shift.
+# That can explain the “one time in ten”. Memory is often fullest at the turn from forward to backward, before the first gradient. The
+# crashes are the failures that came later. The other nine times “worked”, and were the shift.
 #
-# The last column is the worst. If the optimizer gets no memory and that is swallowed, the weights differ for the rest of the
-# training, and nothing ever says so. The optimizer's step must never stand inside that `try`.
+# The last column is the worst: an optimizer that gets no memory leaves its rank with different weights for good, and nothing ever says so.
+# The optimizer's step must never stand inside that `try`.
 #
-# ## Place the failure yourself
+# A better `except` does not help. Backward holds an all-reduce for each bucket, and the forward may hold collectives of DDP's own. A
+# rank that fails between two of them leaves one out, and what it sends next meets that of the others. Hence the rule: **a `try` with a
+# collective in it does not protect.** Even the usual advice, to *agree* after the forward, comes too late for a failure in
+# backward ([below](#Deeper:-agree,-and-skip-together)).
 #
-# Now you choose. Besides going on, rank 0 can do what is advised most: after the forward all ranks *agree*, by an all-reduce of one
-# number, whether all are fine, and skip the batch together if not. Each choice runs on two real ranks.
+# ## End loudly, and restart
+#
+# So have no `try` at all. The rank ends, whoever started the ranks ends the others, and all start again from the last checkpoint.
+# `scratch/resume.py`, in the cell below, takes ten steps and saves a checkpoint after every fourth ([lesson 12](12_elastic.ipynb) takes
+# such a script apart). Its arguments name the attempts in which rank 1's batch of step 6 is too long. In a terminal, this starts it, and
+# restarts it twice at most:
+#
+#     TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 torchrun --standalone --nproc-per-node=2 --max-restarts=2 scratch/resume.py 0 1 2
+#
+# The variable belongs to the command. Without it, the new ranks may read the addresses of the dead ones, and never meet ([lesson
+# 12](12_elastic.ipynb), *The store, the second time*; seen with gloo).
 
-# %% tags=["nbval-ignore-output"]
-from course_lib.lessons.out_of_memory.lab import explore_failures
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
+from pathlib import Path
 
-explore_failures()
+Path("scratch").mkdir(exist_ok=True)
+for name in ("resume.py", "checkpoint.pt"):
+    Path("scratch", name).unlink(missing_ok=True)  # from the last time
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
+# %%writefile scratch/resume.py
+import json
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("gloo")
+attempt, saved, first = os.environ["TORCHELASTIC_RESTART_COUNT"], "scratch/checkpoint.pt", 0
+ddp = DistributedDataParallel(torch.nn.Linear(64, 64))
+optimizer = torch.optim.AdamW(ddp.parameters())
+if os.path.exists(saved):
+    state = torch.load(saved, weights_only=True, map_location="cpu")
+    ddp.module.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    first = state["step"]
+for step in range(first, 10):
+    if dist.get_rank() == 1:
+        print(json.dumps({"attempt": attempt, "step": step}), flush=True)
+        if step == 6 and attempt in sys.argv[1:]:
+            torch.empty(2**50)
+    optimizer.zero_grad()
+    ddp(torch.randn(8, 64)).square().mean().backward()
+    optimizer.step()
+    if (step + 1) % 4 == 0 and dist.get_rank() == 0:
+        state = {"model": ddp.module.state_dict(), "optimizer": optimizer.state_dict(), "step": step + 1}
+        torch.save(state, saved + ".new")
+        os.replace(saved + ".new", saved)
+
+# %%
+p = predict("11.too_long_each_time")
+
+# %%
+from course_lib.lessons.out_of_memory.lab import restarted
+
+out = run(restarted, "scratch/resume.py", 2, "0", "1", "2", ranks=1, init=False, expect="predicted")
+
+# %%
+for number, steps in enumerate(out.values[0]["steps"], 1):
+    print(f"attempt {number} begins steps", *steps)
+print("the job ends", "well" if out.values[0]["ok"] else "with an error")
 
 # %% [markdown]
-# *DDP's part of the forward* is easily forgotten. As the second forward begins, DDP rebuilds its buckets (unless it has to find
-# unused parameters); as any forward begins, it packs the buffers into one tensor and broadcasts them. Both allocate, and both are
-# collectives. A rank that fails there has left a collective out, and what it sends next meets that of the others. (With both of the
-# author's flags there is neither: try it.) Hence the rule: **a `try` with a collective in it does not protect.** And agreeing after the forward comes too late for a failure in backward,
-# where the others wait in the all-reduce of gradients already.
+# (`restarted` starts torchrun's agent on processes that have torch loaded already, with 2 restarts and the same arguments.) Each attempt
+# loads the checkpoint of step 3, draws the same batch, and fails again, until the restarts are used up. Where memory was short only
+# once, a restart is the simplest answer, and the only one to a failure in the optimizer. It costs the restart, and the steps since the
+# checkpoint. A batch that is too long comes again.
+#
+# And “can I reset DDP inside my except?” Not inside it, and not on one rank. On all ranks, after the `except` block, with a new
+# group, and with gloo: yes ([below](#Deeper:-reset-DDP-in-place)).
+#
+# > **On GPUs.** `torch.OutOfMemoryError` comes from PyTorch's caching allocator. CUDA itself raises a `torch.AcceleratorError`, cuBLAS a
+# > RuntimeError with `CUBLAS_STATUS_ALLOC_FAILED` in its text, NCCL a `torch.distributed.DistBackendError`. `out_of_memory` lets
+# > these through: the rank ends loudly. (Read in `CUDAException.cpp`, `ATen/cuda/Exceptions.h` and `NCCLUtils.hpp`: no CPU raises them.)
+#
+# ## Memory that suffices
+#
+# So far this lesson has asked *why*. From here on it has recipes, in the order in which you would try them. The best failure is the one
+# that does not come.
+#
+# **What takes the memory?** Let the rank that fails write it down, and raise:
+#
+#     torch.cuda.memory._record_memory_history(max_entries=100_000)
+#     try:
+#         train()
+#     except torch.OutOfMemoryError:
+#         torch.cuda.memory._dump_snapshot(f"memory-of-rank-{dist.get_rank()}.pickle")
+#         raise
+#
+# https://pytorch.org/memory_viz shows what is allocated, and the line that did it. Where much is reserved and little allocated,
+# memory is in pieces that are too small: `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True` helps (newer name: `PYTORCH_ALLOC_CONF`).
+# `torch.utils.checkpoint` keeps fewer activations, and computes them again in backward. (Read in PyTorch's notes *Understanding CUDA
+# Memory Usage*, which documents the two functions with the underscore, and *CUDA semantics*: they are about CUDA's allocator.)
+#
+# **Which batch is the largest?** All texts of a batch are padded to the longest, and all images to the largest. So the longest one
+# decides. Here are the lengths of 512 texts, and three ways to put them into batches. For plain attention, a batch needs
+# texts × longest².
+
+# %%
+import random
+
+from course_lib.lessons.out_of_memory.lab import draw_batches
+
+
+def needs(batch):
+    return len(batch) * max(batch) ** 2
+
+
+def capped(lengths, cap):
+    """As many texts as fit, longest first."""
+    batches = [[]]
+    for length in sorted(lengths, reverse=True):
+        if batches[-1] and needs([*batches[-1], length]) > cap:
+            batches.append([])
+        batches[-1].append(length)
+    return batches
+
+
+chance = random.Random(0)
+lengths = [min(2000, int(chance.lognormvariate(5, 0.8))) for _ in range(512)]
+in_order = sorted(lengths, reverse=True)
+draw_batches(
+    {
+        "16 at random": [lengths[i : i + 16] for i in range(0, 512, 16)],
+        "16 of like length": [in_order[i : i + 16] for i in range(0, 512, 16)],
+        "capped by size": capped(lengths, max(lengths) ** 2),
+    },
+    needs,
+)
+
+# %% [markdown]
+# Batches of like length waste less padding, but the largest is as large as before: the longest text, sixteen times. Only a **cap by
+# size** bounds it, with fewer texts in long batches. So deal
+# out whole batches, as many to each rank, and weigh ranks by samples ([lesson 05](05_stragglers.ipynb)).
+#
+# **When do you find out?** In the first minute, if you run the largest batch first, and run it *twice*:
+
+# %%
+# %%ranks
+from course_lib.lessons.out_of_memory.detector import inputs, loss_of, new
+
+net, optimizer = new(heads=False)
+for number in range(2):
+    loss_of(net, inputs(number, dist.get_rank())).backward()
+    held = sum(
+        tensor.numel() for state in optimizer.state.values() for tensor in state.values() if tensor.dim()
+    )
+    trained = sum(p.numel() for p in net.parameters() if p.requires_grad)
+    print(f"backward {number + 1}: {trained} weights to train, {held} numbers in AdamW's state")
+    optimizer.step()
+
+# %% [markdown]
+# Once is not enough. Adam makes its state in its first *step*, so the first backward still finds that memory free. (DDP rebuilds its
+# buckets in its second forward, too.)
 #
 # ## No collective inside the `try`
 #
-# So leave the wrapper out, and average by hand. Two things that DDP's constructor does are done before training: all ranks
-# take rank 0's weights, and room is made for all gradients. Then one all-reduce in each step carries the gradients, and
-# besides them how many ranks are good, and how many have used each parameter.
+# **And a batch that does not fit all the same?** Leave the wrapper out, and average by hand. Before training, all ranks take rank 0's
+# weights, and each makes room for one row of numbers. In each step, one all-reduce adds that row up over all ranks:
+#
+#     good: 1 | used: 1 for each parameter that has a gradient | all gradients, one after the other
+#
+# A rank that has failed sends zeros. So the sums say how many ranks are good, and how many have used each parameter.
 
 
 # %% claims={"12": "incomplete"}
@@ -242,109 +364,54 @@ from course_lib.lessons.out_of_memory.detector import check, check_loop, loss_of
 check_loop(by_hand)
 
 # %% [markdown]
-# `check_loop` is the course's bench: AdamW with weight decay, three ranks, five steps, and what detectors have: frozen layers, a
-# frozen BatchNorm beside one that is not, a head that is never used, and one that some images use. In one step, one allocation
-# fails on rank 1, at the place that the line names. At the end all ranks must have the same weights, bit by bit, and they are
-# compared with a single process that never failed. At every place it is as if that batch had never been drawn.
+# `check_loop` is the course's bench: three ranks, five steps, AdamW with weight decay, and what detectors have: frozen layers, a frozen
+# BatchNorm beside one that is not, a head that is never used, and one that some images use. In one step, one allocation fails on rank 1,
+# at the place that the line names. At the end all ranks must have the same weights, bit by bit. They are compared with one process that
+# never failed: at every place it is as if that batch had never been drawn.
 #
-# A parameter that nobody has used gets None, not zeros: with a gradient of zeros, weight decay and momentum would move it
-# ([lesson 08](08_unused.ipynb)). So where no rank is good nothing moves. What can fail must not stand between the `try` and the
-# all-reduce: nothing allocates there.
+# Three things are easily forgotten. A parameter that nobody has used gets None, not zeros: with zeros, weight decay and momentum would
+# move it ([lesson 08](08_unused.ipynb)). The sum is divided by the *good* ranks. And nothing allocates between the `try` and the
+# all-reduce, so nothing can fail there.
 #
-# The price: the all-reduce no longer overlaps with backward ([lesson 04](04_buckets.ipynb)). Gradients take up twice the memory,
-# as they do with DDP, whose buckets are the second copy. Each rank keeps its own BatchNorm statistics, also those of a forward
-# that failed; average them before you evaluate or save ([lesson 09](09_synchronised.ipynb)).
+# The price: the all-reduce no longer overlaps with backward ([lesson 04](04_buckets.ipynb)). Gradients take up twice the memory, as with
+# DDP, whose buckets are the second copy. Each rank keeps its own BatchNorm statistics, also those of a forward that failed: average
+# them before you evaluate or save ([lesson 09](09_synchronised.ipynb)).
 #
-# What is left is the optimizer. AdamW makes its state in the first step, and temporary tensors in *every* step. If it gets no
-# memory, the rank raises, and so it should: some weights may have moved already. (On GPUs the default, `foreach`, needs about as much
-# as all parameters for a moment; `foreach=False` does not. Read in the optimizers' docstring: a CPU has no such default.)
+# What is left is the optimizer. AdamW makes its state in the first step, and temporary tensors in *every* step. If it gets no memory,
+# the rank raises, and it should: some weights may have moved already. (On GPUs the default, `foreach`, needs about as much as all
+# parameters for a moment; `foreach=False` does not. Read in the optimizers' docstring: a CPU has no such default.)
 
 # %%
 # %%ranks --watch --expect raises:1
 check_loop(by_hand, "optimizer, later")
 
 # %% [markdown]
-# ## Or end loudly, and restart
-#
-# The other way has no `try` at all. The rank ends, and whoever started the ranks ends the others and starts all of them again from
-# the last checkpoint. Here a batch of rank 1, in step 6, is always too long, and a checkpoint is saved after every fourth step.
-# (Rank 1 prints the steps that it begins, and its arguments name the attempts that fail.)
+# **Must the batch be lost?** Compute it in pieces: gradients of pieces add up, and no other rank needs to know. One line of `by_hand`
+# becomes a function:
 
-# %% tags=["hide-input"] jupyter={"source_hidden": true}
-from pathlib import Path
-
-Path("scratch").mkdir(exist_ok=True)
-for name in ("resume.py", "checkpoint.pt", "held.py"):
-    Path("scratch", name).unlink(missing_ok=True)  # from the last time
 
 # %%
-# %%writefile scratch/resume.py
-import json
-import os
-import sys
+# %%ranks
+from functools import partial
 
-import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
 
-dist.init_process_group("gloo")
-attempt, saved, first = os.environ["TORCHELASTIC_RESTART_COUNT"], "scratch/checkpoint.pt", 0
-ddp = DistributedDataParallel(torch.nn.Linear(64, 64))
-optimizer = torch.optim.AdamW(ddp.parameters())
-if os.path.exists(saved):
-    state = torch.load(saved, weights_only=True, map_location="cpu")
-    ddp.module.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
-    first = state["step"]
-for step in range(first, 10):
-    if dist.get_rank() == 1:
-        print(json.dumps({"attempt": attempt, "step": step}), flush=True)
-        if step == 6 and attempt in sys.argv[1:]:
-            torch.empty(2**50)
-    optimizer.zero_grad()
-    ddp(torch.randn(8, 64)).square().mean().backward()
-    optimizer.step()
-    if (step + 1) % 4 == 0 and dist.get_rank() == 0:
-        state = {"model": ddp.module.state_dict(), "optimizer": optimizer.state_dict(), "step": step + 1}
-        torch.save(state, saved + ".new")
-        os.replace(saved + ".new", saved)
+def in_pieces(net, x, pieces=1):
+    try:
+        for piece in x.chunk(pieces):
+            (loss_of(net, piece) * len(piece) / len(x)).backward()
+        return
+    except RuntimeError as error:
+        if not out_of_memory(error) or pieces >= len(x):
+            raise
+    net.zero_grad()  # what a failed attempt has left is thrown away
+    in_pieces(net, x, 2 * pieces)
+
+
+check_loop(partial(by_hand, backward=in_pieces), "forward, last", "backward, middle", norm=False)
 
 # %% [markdown]
-# In a terminal this starts it, and restarts it twice at most:
-#
-#     TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 torchrun --standalone --nproc-per-node=2 --max-restarts=2 scratch/resume.py 0 1 2
-#
-# The variable belongs to the command. Without it, the new ranks may read the addresses of the dead ones and never meet ([lesson
-# 12](12_elastic.ipynb), *The store, the second time*; seen with gloo). Here `restarted` starts the same agent on processes that
-# have torch loaded already, with 2 restarts and the same arguments.
-
-# %%
-p = predict("11.too_long_each_time")
-
-# %%
-from course_lib.lessons.out_of_memory.lab import restarted
-
-out = run(restarted, "scratch/resume.py", 2, "0", "1", "2", ranks=1, init=False, expect="predicted")
-
-# %%
-for number, steps in enumerate(out.values[0]["steps"], 1):
-    print(f"attempt {number} begins steps", *steps)
-print("the job ends", "well" if out.values[0]["ok"] else "with an error")
-
-# %% [markdown]
-# The job resumes after step 3, its sampler deals the same batch again, and it fails again, until `--max-restarts` is used up.
-# A restart does not help against a batch that is too long: it comes again. Cap the batches ([below](#Deeper:-batches-that-fit)), or
-# average by hand. Against memory that was short once, it is the simplest answer, and the only one to a failure in the optimizer. (With
-# `scratch/resume.py 0` alone, only attempt 0 fails.) Its price is a restart and the steps since the checkpoint: cheap where
-# failures are rare.
-#
-# And “can I reset DDP inside my except?” Not inside it, and not on one rank. On all ranks, after the `except` block, with a new
-# group: yes ([below](#Deeper:-reset-DDP-in-place)).
-#
-# > **On GPUs.** `torch.OutOfMemoryError` comes from PyTorch's caching allocator. What allocates beside it raises other
-# > RuntimeErrors: CUDA itself a `torch.AcceleratorError` (“CUDA error: out of memory”), cuBLAS one with
-# > `CUBLAS_STATUS_ALLOC_FAILED` in its text, NCCL a `torch.distributed.DistBackendError`. `out_of_memory` knows none of these and
-# > lets them through: the rank ends loudly. (Read in `CUDAException.cpp`, `ATen/cuda/Exceptions.h` and `NCCLUtils.hpp`: no CPU raises them.)
+# Where not even a single sample fits, `in_pieces` raises, and `by_hand` counts this rank out. (No BatchNorm here: it would see smaller
+# batches. The other ranks wait for the one that computes twice, [lesson 05](05_stragglers.ipynb).)
 #
 # ## What goes wrong in real life
 #
@@ -354,22 +421,20 @@ print("the job ends", "well" if out.values[0]["ok"] else "with an error")
 #   swallows, as `--watch` does here.
 # - **`torch.cuda.empty_cache()` in the handler** gives cached blocks back. It repairs no reducer.
 # - **Linux's OOM killer** (`exit code -9`) is another matter: no exception, nothing to catch. Restart.
-# - **It hangs until the timeout, and then ranks fail** with a message about a collective. Look for the rank that is *not* in
-#   the same one, and read its log from the beginning ([lesson 13](13_debugging.ipynb)).
 # - **The failure was in `no_sync`.** Part of a micro-batch is in `.grad`, and stays there. Zero it, all of it.
 #
 # ## Rule of thumb
 #
-# > Never catch an out-of-memory error on one rank and go on: not even when it works. Either let it end the job and restart from a
-# > checkpoint (unless the same batch comes again), or have no collective inside the `try`, not even DDP's own, and let a failed rank
-# > take part in one all-reduce that says who is good. Then throw half gradients away, divide by the good ranks, and keep the
-# > optimizer's step out of the `try`. And cap your batches by size.
+# > Never catch an out-of-memory error on one rank and go on: not even when it works. Let it end the job, and restart from a checkpoint. Cap
+# > your batches by size, and run the largest one twice before you train. If a batch may still not fit, have no collective inside the
+# > `try`, not even DDP's own: average by hand, with one all-reduce that also says who is good. Then throw half gradients away, divide by
+# > the good ranks, and keep the optimizer's step out of the `try`.
 #
 # ## Your turn
 #
 # Four tasks wait in [exercises/11_out_of_memory](../exercises/11_out_of_memory.ipynb): repair the loop of the question, judged by
-# launches in which memory runs out anywhere; correct the mean; write the step that survives with batches of any size; and choose a
-# way by its cost.
+# launches in which memory runs out anywhere; correct the mean; write the step that survives with batches of any size; and decide alike
+# on all ranks.
 #
 # ## Deeper: agree, and skip together
 #
@@ -398,8 +463,8 @@ check(agree, "forward, first", "forward, last")
 
 # %% [markdown]
 # “DDP cannot recover by itself”: true, but a few lines around it can. The cost is a tiny all-reduce in each step and, in a failure,
-# everybody's forward. The agreement protects the model's forward, not DDP's own part of it. When rank 1 gets no memory for the
-# rebuilding of DDP's buckets (which happens without `find_unused_parameters`, so here no head is unused):
+# everybody's forward. The agreement protects the *model's* forward, not DDP's own part of it. When the second forward begins, DDP
+# rebuilds its buckets, unless it has to find unused parameters. Here rank 1 gets no memory for that:
 
 # %%
 # %%ranks --watch --expect hang
@@ -408,10 +473,18 @@ check(agree, "rebuild", heads=False)
 # %% [markdown]
 # It is no rare place: new buckets are made before the old ones go (a comment in `_pre_forward` says so), so memory is short there.
 #
+# Now place the failure yourself. Rank 0 goes on, or all agree. Each choice runs on two real ranks.
+
+# %% tags=["nbval-ignore-output"]
+from course_lib.lessons.out_of_memory.lab import explore_failures
+
+explore_failures()
+
+# %% [markdown]
 # > **On GPUs.** NCCL carries GPU tensors only ([lesson 02](02_process_groups.ipynb)), so the flag is made on the device of the
-# > batch, and `if fine:` waits for the GPU in each step. An allocation fails on the host, though, so nobody needs to ask the GPU:
-# > with `init_process_group("cpu:gloo,cuda:nccl")`, or in a group of its own from `dist.new_group(backend="gloo")`, a flag on the
-# > CPU is reduced by gloo. (NCCL needs GPUs.)
+# > batch, and `if fine:` waits for the GPU in each step. An allocation fails on the host, though. With
+# > `init_process_group("cpu:gloo,cuda:nccl")`, or in a group of its own from `dist.new_group(backend="gloo")`, gloo reduces a flag on
+# > the CPU, and nobody waits for the GPU. (NCCL needs GPUs.)
 #
 # ## Deeper: take part with zeros
 #
@@ -459,15 +532,17 @@ def zeros(ddp, optimizer, x):
 check(zeros, "forward, first", "forward, last", heads=False)
 
 # %% [markdown]
-# So multiply by *ranks / good ranks* after backward, where gradients are means already, and before clipping. (Unequal batches:
-# weigh by samples, as in [lesson 05](05_stragglers.ipynb).) Four traps: a head that only the failed batch has used gets zeros,
-# and not None, so weight decay moves it: hence a model here in which no head is unused. 0 × infinity is NaN, so the tiny batch must
-# be harmless. A BatchNorm takes the tiny batch into its statistics, and refuses a single sample (`BatchNorm1d` in train mode needs
-# two): hence two samples. Its buffers are broadcast before a forward that follows a training one
-# ([lesson 09](09_synchronised.ipynb)): hence the line before the second forward of a step, which only the failed rank makes. (No document mentions that attribute.)
+# So multiply by *ranks / good ranks*, after backward and before clipping. (Unequal batches: weigh by samples, as in
+# [lesson 05](05_stragglers.ipynb).) There are four traps:
 #
-# With buffers, the hole stays: if DDP's own part of the forward gets no memory, the ranks are stuck. And a rank that fails with
-# some of its gradients reduced cannot do this: a failure in backward ends the job.
+# - A head that only the failed batch has used gets zeros, not None, so weight decay moves it. Hence a model in which no head is unused.
+# - 0 × infinity is NaN. The tiny batch must be harmless.
+# - A BatchNorm takes the tiny batch into its statistics, and refuses a single sample in train mode. Hence two samples.
+# - DDP broadcasts buffers before a forward that follows a training one ([lesson 09](09_synchronised.ipynb)). Only the failed rank makes
+#   a second forward. Hence the line before it. (No document mentions that attribute.)
+#
+# The hole stays: if DDP's own part of the forward gets no memory, the ranks are stuck. A failure in backward ends the job, because some
+# gradients have been reduced already.
 #
 # **`Join`** is often named here, because it replaces missing ranks by zeros ([lesson 05](05_stragglers.ipynb)). It does so
 # for a rank that has *left* the block:
@@ -499,17 +574,17 @@ out = run(swallow_inside_join, ranks=2, expect="died", watch=True)
 
 # %% [markdown]
 # Under `join()`, each forward begins with an all-reduce of one number that says “I am still here”
-# (`Join.notify_join_context`, `torch/distributed/algorithms/join.py`). Rank 1 said so, failed, and said it again: that meets
-# a bucket, and gloo aborts the process. `Join` does not help a loop that swallows errors.
+# (`Join.notify_join_context`, `torch/distributed/algorithms/join.py`). Rank 1 said so, failed, and said it again. That meets a
+# bucket of rank 0, and gloo aborts the process. `Join` does not help a loop that swallows errors.
 #
 # ## Deeper: catch up
 #
 # “Could the failed rank not re-run just the missing buckets?” *Tricky if not impossible*, a forum says. But think of what
-# the others see: they wait in an all-reduce. They do not know why. If the missing buckets come before the timeout,
-# by whatever means, that was a slow rank and nothing else.
+# the others see: they wait in an all-reduce, and do not know why. If the missing buckets come before the timeout, by whatever means,
+# that was a slow rank and nothing else.
 #
-# So: a communication hook notes which buckets have left. After a failure, compute the batch again, in halves, without DDP;
-# fill the buckets that have *not* left; send these; take the means from all. Here on a model without a BatchNorm, in which all
+# So: a communication hook notes which buckets have left. After a failure, compute the batch again, in halves, without DDP.
+# Fill the buckets that have *not* left, send them, and take the means from all. Here on a model without a BatchNorm, in which all
 # heads are used:
 
 
@@ -521,7 +596,7 @@ def noting(sent, bucket):
     return sent[bucket.index()]
 
 
-def catch_up(ddp, optimizer, x, instead=lambda x: x.chunk(2)):
+def catch_up(ddp, optimizer, x):
     if not hasattr(ddp, "sent"):
         ddp.sent = {}
         ddp.register_comm_hook(ddp.sent, noting)
@@ -537,7 +612,7 @@ def catch_up(ddp, optimizer, x, instead=lambda x: x.chunk(2)):
     if not good:
         parameters = [p for p in ddp.module.parameters() if p.requires_grad]
         mine = {p: torch.zeros_like(p) for p in parameters}
-        for part in instead(x):
+        for part in x.chunk(2):
             loss = loss_of(ddp.module, part) * len(part) / len(x)
             for p, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
                 mine[p] += gradient
@@ -558,43 +633,23 @@ def catch_up(ddp, optimizer, x, instead=lambda x: x.chunk(2)):
     optimizer.step()
 
 
-PLAIN = {"norm": False, "heads": False}
-check(catch_up, "forward, last", "backward, first", "backward, middle", "backward, last", **PLAIN)
+places = "forward, last", "backward, first", "backward, middle", "backward, last"
+check(catch_up, *places, norm=False, heads=False)
 
 # %% [markdown]
-# **As if nothing had failed**, at each of these places. No batch is lost, and while it happens no other rank does anything but
-# wait. What does not survive:
+# **As if nothing had failed**, at each of these places. No batch is lost, and the other ranks do nothing but wait. What does not survive:
 #
 # - With `find_unused_parameters=True`, the flag of the question's author, the good ranks also all-reduce a map of the parameters
-#   they have used. The failed rank does not, so its next collective meets that map, and gloo aborts a process.
+#   they have used. The failed rank does not. Its next collective meets that map, and gloo aborts a process.
 # - DDP's own part of the forward is inside the `try`: a failure there is a hang.
-# - A BatchNorm or a dropout does not compute the same twice, and a BatchNorm sees halves here. All ranks still end with equal
-#   weights, but with others than if nothing had failed.
+# - A BatchNorm sees halves here, and dropout does not compute the same twice. All ranks still end with equal weights, but not
+#   with those of a run in which nothing failed.
 # - `_get_zeros_like_grad_buckets` and `_reset_state` begin with an underscore (they exist for `Join` and for changing groups),
 #   so pin your torch version. The second try must fit.
 #
-# If it cannot fit, “another batch” can: the forum's words. Or send zeros in the missing buckets: its other idea, thought to be the
-# feasible one.
-
-# %%
-# %%ranks
-from functools import partial
-
-from course_lib.lessons.out_of_memory.detector import inputs
-
-another = inputs(5, rank)
-check(partial(catch_up, instead=lambda x: [another]), "forward, last", "backward, middle", **PLAIN)
-check(partial(catch_up, instead=lambda x: []), "forward, last", "backward, middle", **PLAIN)
-
-# %% [markdown]
-# All are feasible: equal on all ranks. After a failure in the forward, another batch is as good as drawing it at once. After one in
-# backward, some layers have averaged that batch and some the failed one: no process would have these weights, though each layer
-# has the mean of three real gradients. With zeros some layers have averaged three batches and some two, and no single factor puts
-# that right.
-#
 # ## Deeper: reset DDP in place
 #
-# “Can I reset DDP's state?” The rank that has failed cannot do it alone; the others are in an all-reduce. “Wrap the model again” is
+# “Can I reset DDP's state?” The rank that has failed cannot do it alone: the others are in an all-reduce. “Wrap the model again” is
 # advised:
 
 # %% claims={"15": "incomplete"}
@@ -610,7 +665,7 @@ for number in range(1, 6):
         ddp = DistributedDataParallel(ddp.module)
 
 # %% [markdown]
-# The constructor makes collectives, too, and the others are in another one. All must do it, so all must *notice*. “Issue the
+# The constructor makes collectives, too, and the others are in another one. All must wrap again, so all must *notice*. “Issue the
 # failed collective again”, then? Rank 1 comes to this one after rank 0 has given up:
 
 # %% claims={"17": "wrong"}
@@ -637,16 +692,17 @@ print("rank 0:", [text.partition(" 400ms")[0].partition(" [")[0] for text in out
 print("rank 1:", out["said"][1].count("ok"), "of", len(out["said"][1]), "succeeded")
 
 # %% [markdown]
-# After a timeout gloo has closed the connection, and the group does not open it again. A *new* group is needed, and DDP can be
-# moved to one: `_update_process_group` (`torch/nn/parallel/distributed.py`) resets the reducer in place. Wrapper and optimizer
-# stay. The failed rank moves at once. The others move when the old group's timeout has passed, so the new group's timeout must be
-# longer than the old one's. With `use_local_synchronization=True`, making a group needs no collective in the group that is broken.
+# After a timeout gloo has closed the connection, and the group does not open it again. A *new* group is needed, and DDP can be moved to
+# one. `_update_process_group` (`torch/nn/parallel/distributed.py`) resets the reducer in place; wrapper and optimizer stay. The failed
+# rank moves at once, the others when the old group's timeout has passed. So the new group's timeout must be longer than the old one's.
+# With `use_local_synchronization=True`, making a group needs no collective in the group that is broken.
 #
-# Two questions need care, because ranks notice a failure at different moments. *Do all ranks mean the same new group?* Its name is
-# made of the members and of the number of groups that a rank has (`_hash_ranks_to_str`). All ranks leave each broken group once, so
-# their counts stay equal, if they were equal before: the cell above destroys its group for that reason. *Do all ranks mean the same
-# step?* The last all-reduce of a step may succeed on two ranks and fail on the third, so two take the step and one does not know.
-# Afterwards they compare their step numbers.
+# Ranks notice a failure at different moments, so two things must be made sure:
+#
+# - *All mean the same new group.* Its name is made of the members and of a count of this rank's groups (`_hash_ranks_to_str`). All ranks
+#   leave each broken group once, so equal counts stay equal. (The cell above destroys its group for that reason.)
+# - *All mean the same step.* The last all-reduce of a step may succeed on two ranks and fail on the third. Then two take the step, and
+#   the third does not know. So all compare their step numbers afterwards.
 #
 # And `except` must know all of gloo's messages. Most name the file that they come from. The one that rank 1 has just received does
 # not:
@@ -682,120 +738,15 @@ for place in ("later buffers", "backward, middle"):
     check(reset_in_place, place, process_group=dist.new_group(timeout=timedelta(seconds=3)))
 
 # %% [markdown]
-# Nothing is lost: the step is done again, and the weights are those of a run in which nothing failed. (All BatchNorm statistics
-# have seen that batch twice.) The cost is the peers' timeout and some milliseconds. The all-reduce before the step is needed:
-# without it, a failure after the last bucket lets the others step alone. A batch that does not fit fails three times and ends the
-# job. So does whatever else goes wrong while the ranks move: after 30 seconds at most the new group's timeout ends the wait with an
-# error. `_update_process_group` is private, and a communication hook keeps the old group: give it the new one yourself, says the
-# docstring.
+# Nothing is lost. The step is done again, and the weights are those of a run in which nothing failed. (All BatchNorm statistics
+# have seen that batch twice.) It costs the others' timeout. The all-reduce before the step is needed: without it, a failure after the
+# last bucket lets the others step alone. A batch that does not fit fails three times and ends the job. Whatever else goes wrong while
+# the ranks move ends in the new group's timeout. `_update_process_group` is private. A communication hook keeps the old group: give it
+# the new one yourself, says the docstring.
 #
 # > **On GPUs (NCCL).** The others receive no exception at the timeout: by default a watchdog thread ends their *process*
 # > (`TORCH_NCCL_ASYNC_ERROR_HANDLING`, 3 by default, in PyTorch's documentation, *ProcessGroupNCCL Environment Variables*), so
-# > the `except` above is never reached. (NCCL needs GPUs.) With NCCL, reduce by hand or restart.
-#
-# ## Deeper: destroy the group, and build it again
-#
-# With gloo there is a way to tell the others at once: destroy the group, and their connections break. No timeout has to pass. Here
-# the failed batch is given up on all ranks.
-
-
-# %% claims={"16": "holds", "15": "incomplete"}
-# %%ranks
-import gc
-
-
-def rebuilding(net, optimizer, batches):
-    rank, world, ddp, lost = dist.get_rank(), dist.get_world_size(), None, -1
-    for number, x in enumerate(batches):
-        if number == lost:
-            continue
-        optimizer.zero_grad()
-        failed = False
-        try:
-            ddp = ddp or DistributedDataParallel(net, find_unused_parameters=True)
-            loss_of(ddp, x).backward()
-            dist.all_reduce(torch.ones(()))  # all are through: now all may step
-        except RuntimeError as error:
-            if not (out_of_memory(error) or connection_lost(error)):
-                raise
-            failed = True
-        if failed:
-            ddp = None  # after the except block, see below
-            gc.collect()
-            store = dist.PrefixStore("next", dist.group.WORLD.get_group_store())
-            dist.destroy_process_group()  # closes the connections: the others raise, and come here, too
-            patience = timedelta(seconds=30)
-            dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=patience)
-            furthest = torch.tensor(number)
-            dist.all_reduce(furthest, dist.ReduceOp.MAX)
-            lost = furthest.item()
-        if not failed or number < lost:  # then others have taken this step
-            optimizer.step()
-
-
-ddp = None  # an older wrapper would hold on to the connections
-check_loop(rebuilding, "backward, middle")
-
-# %% [markdown]
-# All of DDP's state and all half-reduced buckets go, the step is lost on all ranks, and the weights are right. The new group writes
-# its addresses below those of the old one (`PrefixStore`), so no rank reads the address of a group that is gone. Ranks compare
-# their step numbers here as well. The destructor of a gloo group waits for its threads, and so for collectives that are still under
-# way: give the *first* group a timeout that you can afford, too. A rank that is gone for good ends the others after 30 seconds,
-# with an error. This way is gloo's: with NCCL the others receive no exception when a group is destroyed (read: it needs GPUs).
-#
-# The connections close only when the last reference to the group is gone. Three are easily overlooked: an older wrapper, a
-# traceback, and an import. DDP's constructor imports `torch._dynamo`, and that imports `torch.distributed.nn`, whose functions take the
-# default group of that moment as a default argument. Here is one process that uses DDP and destroys the group, first as most
-# scripts are written, then with that import before `init_process_group`:
-
-# %%
-# %%writefile scratch/held.py
-import gc
-import sys
-import weakref
-
-import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
-
-if "early" in sys.argv:
-    import torch.distributed.nn
-dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-group = weakref.ref(dist.group.WORLD)
-ddp = DistributedDataParallel(torch.nn.Linear(1, 1))
-del ddp
-dist.destroy_process_group()
-gc.collect()
-print("the destroyed group is", "alive" if group() else "gone")
-
-# %%
-# !python scratch/held.py
-# !python scratch/held.py early
-
-# %% [markdown]
-# In a script that rebuilds its group, write `import torch.distributed.nn` above `init_process_group`. Without that line the others of
-# `rebuilding` wait for the old group's timeout. (On the ranks of this notebook torch is loaded before their group is made.)
-#
-# The traceback is the reason for *where* the repair stands:
-
-# %%
-# %%ranks
-import weakref
-
-ddp = DistributedDataParallel(Detector())
-still_there = weakref.ref(ddp)
-try:
-    ddp(image(3, bad=(rank, 3)))
-except RuntimeError:
-    del ddp
-    gc.collect()
-    print("inside the except block, after del:", "alive" if still_there() else "gone")
-print("after the except block:           ", "alive" if still_there() else "gone")
-
-# %% [markdown]
-# Inside `except`, the traceback holds the frames of the forward, these hold the wrapper, and the wrapper holds the
-# connections. Destroy the group there, and the others wait for their timeout all the same. (On GPUs the same frames hold
-# activations, too: retry inside `except`, and you may be out of memory again.)
+# > the `except` above is never reached. (NCCL needs GPUs.) With NCCL, average by hand or restart.
 #
 # ## Deeper: what each way costs
 #
@@ -804,211 +755,18 @@ print("after the except block:           ", "alive" if still_there() else "gone"
 #
 # | way | survives a failure in | and where not | what is lost | in each step |
 # | --- | --- | --- | --- | --- |
-# | by hand | forward and backward | the optimizer: all end | one batch | no overlap with backward |
+# | by hand | forward and backward | the optimizer: all end | one batch; in pieces, none | no overlap with backward |
 # | restart | any place, if it does not come back | | all steps since the checkpoint | a checkpoint now and then |
 # | agree, skip together | the model's forward | DDP's own part of the forward: stuck. Backward: all end | everybody's batch | one all-reduce of 1 number |
 # | zeros, corrected | the model's forward, if no head may be unused | DDP's own part of the forward, with buffers: stuck. Backward: all end | one batch | one all-reduce of 1 number |
-# | catch up | the model's forward, backward | DDP's own part of the forward: stuck. `find_unused_parameters`: a rank is aborted | nothing (a BatchNorm, another batch: other weights) | one all-reduce of 1 number; private functions |
-# | reset in place (gloo only) | forward and backward | the optimizer: all end | nothing; the peers' timeout | one all-reduce of 1 number; private functions |
-# | rebuild (gloo only) | forward and backward | the optimizer: all end | everybody's batch | one all-reduce of 1 number |
+# | catch up | the model's forward, backward | DDP's own part of the forward: stuck. `find_unused_parameters`: a rank is aborted | nothing (a BatchNorm: different weights) | one all-reduce of 1 number; private functions |
+# | reset in place (gloo only) | forward and backward | the optimizer: all end | nothing; the others' timeout | one all-reduce of 1 number; private functions |
 #
 # “All end” is what you want of a failure that cannot be repaired: `torchrun` then restarts them. “Stuck” is not.
 #
-# Set your own failure rate. Where do the lines cross?
-
-# %% tags=["nbval-ignore-output"]
-from course_lib.lessons.out_of_memory.lab import explore_prices
-
-explore_prices()
-
-# %% [markdown]
-# Some of it is easily miscounted. A step goes wrong when **any** rank fails. If ranks fail independently, with the chances *p₀*,
-# *p₁* and so on, it goes well with the product of all (1 - *p*). Do not take the mean over ranks: the gang fails more often than any
-# of them. Do not add the chances: a step in which two ranks fail would count twice. All ranks must decide by the same number, too: one that decides by its own
-# failures takes a different code path, and the others wait for it. With a checkpoint after every *k* steps, a failure throws away 1
-# to *k* of them, the failed one among them: (*k* + 1) / 2 on average, about half of the interval. Each lost step is done again and
-# costs one step with the way's overhead. The repair (a rebuild, a restart) comes on top. (So does what fails while steps are done
-# again. It is left out of account here: where failures are rare, it is little.)
+# All ranks must choose the same way, so all must decide by the same number. A rank that counts its own failures takes a different code
+# path, and the others wait for it. A step fails when *any* rank fails, and it counts once, however many ranks fail in it.
 #
-# ## Deeper: batches that fit
-#
-# The best failure is the one that does not come. First see what takes the memory. On GPUs,
-# `torch.cuda.memory._record_memory_history()` before the step and `_dump_snapshot("memory.pickle")` in the `except` block write a
-# file that https://pytorch.org/memory_viz shows: what is allocated, and which line did it.
-# `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True` (its newer name is `PYTORCH_ALLOC_CONF`) helps where much is reserved and
-# little allocated: memory in pieces that are too small. `torch.utils.checkpoint` computes activations again in backward instead of
-# keeping them. (Read in PyTorch's notes *Understanding CUDA Memory Usage* and *CUDA semantics*: they are about CUDA's allocator.)
-#
-# Then the batches. The *longest* text of a batch decides how much memory it takes, for all others are padded to it, and so does the
-# largest image. Here are the lengths of 512 texts, and three ways to put them into batches. (For plain attention, a batch needs
-# texts × longest².)
-
-# %%
-import random
-
-import matplotlib.pyplot as plt
-
-chance = random.Random(0)
-lengths = [min(2000, int(chance.lognormvariate(5, 0.8))) for _ in range(512)]
-
-
-def needs(batch):
-    return len(batch) * max(batch) ** 2
-
-
-def capped(lengths, cap):
-    """As many texts as fit, longest first."""
-    batches = [[]]
-    for length in sorted(lengths, reverse=True):
-        if batches[-1] and needs([*batches[-1], length]) > cap:
-            batches.append([])
-        batches[-1].append(length)
-    return batches
-
-
-in_order = sorted(lengths, reverse=True)
-policies = {
-    "16 at random": [lengths[i : i + 16] for i in range(0, 512, 16)],
-    "16 of like length": [in_order[i : i + 16] for i in range(0, 512, 16)],
-    "capped by size": capped(lengths, max(lengths) ** 2),
-}
-MARKS = (("o", "#D55E00"), ("s", "#0072B2"), ("^", "#009E73"))
-_, axes = plt.subplots(figsize=(7, 2.8), layout="constrained")
-for (name, batches), (marker, colour) in zip(policies.items(), MARKS, strict=True):
-    sizes = sorted((needs(batch) / 1e6 for batch in batches), reverse=True)
-    label = f"{name}: {len(batches)} batches, {sum(sizes):.0f} in all"
-    where = [100 * i / len(sizes) for i in range(len(sizes))]
-    axes.plot(where, sizes, marker, ms=5, mfc="none", color=colour, label=label)
-axes.set(
-    title="Same texts: sorting saves work, only a cap bounds the worst batch",
-    xlabel="% of the batches, the largest first",
-    ylabel="table entries (millions)",
-    yscale="log",
-)
-axes.minorticks_off()
-axes.legend(fontsize=8)
-plt.show()
-
-# %% [markdown]
-# Batches of like length waste less padding, but the largest is as large as before: the longest text, sixteen times. A **cap
-# by size** bounds it, with fewer texts in long batches (so weigh ranks by samples, [lesson 05](05_stragglers.ipynb)).
-#
-# And run the largest batch first, *twice*: what does not fit should fail in step 2, not on the third day. Once is not enough: Adam
-# allocates its state in its first *step*, so the first backward still finds that memory free. (DDP rebuilds its buckets in its
-# second forward, too.)
-
-# %%
-# %%ranks --only 0
-from course_lib.lessons.out_of_memory.detector import new
-
-net, optimizer = new(heads=False)
-for number in range(2):
-    loss_of(net, inputs(number, rank)).backward()
-    held = sum(
-        tensor.numel() for state in optimizer.state.values() for tensor in state.values() if tensor.dim()
-    )
-    trained = sum(p.numel() for p in net.parameters() if p.requires_grad)
-    print(f"backward {number + 1}: {trained} weights to train, {held} numbers in AdamW's state")
-    optimizer.step()
-
-# %% [markdown]
-# When a batch does not fit all the same, compute it in pieces: gradients of pieces add up, and no other rank needs to know. It is
-# one line of `by_hand` that becomes a function. Where not even a single sample fits, it raises, and `by_hand` goes on without this
-# rank:
-
-
-# %%
-# %%ranks
-def in_pieces(net, x, pieces=1):
-    try:
-        for piece in x.chunk(pieces):
-            (loss_of(net, piece) * len(piece) / len(x)).backward()
-        return
-    except RuntimeError as error:
-        if not out_of_memory(error) or pieces >= len(x):
-            raise
-    net.zero_grad()  # what a failed attempt has left is thrown away
-    in_pieces(net, x, 2 * pieces)
-
-
-check_loop(partial(by_hand, backward=in_pieces), "forward, last", "backward, middle", norm=False)
-
-# %% [markdown]
-# (Again without a BatchNorm, which would see smaller batches. The rank is late for one step: [lesson 05](05_stragglers.ipynb).)
-#
-# ## Deeper: a rank that leaves, and comes back
-#
-# “Whether ranks may leave and come back is up to the backend; it may not allow it.” Before torch 2.14, a gloo group cannot change
-# its members. (2.14 adds `init_process_group(enable_reconfigure=True)`.) The *model* can change its group. Rank 1 leaves for steps 2 and 3; the others do not lose a step:
-
-# %% claims={"18": "incomplete"}
-# %%ranks
-net = Detector()
-ddp = DistributedDataParallel(net)
-optimizer = torch.optim.SGD(net.parameters(), lr=1e-3, momentum=0.9)
-for number in range(5):
-    if number == 2 and rank != 1:
-        ddp._update_process_group(
-            dist.new_group([0, 2], use_local_synchronization=True)
-        )  # rank 1 is not asked
-    if number == 4:  # it is back: all its state comes from rank 0
-        ddp._update_process_group(dist.group.WORLD)
-        for p in net.parameters():
-            momentum = optimizer.state[p]["momentum_buffer"]
-            dist.broadcast(p.data, src=0)
-            dist.broadcast(momentum, src=0)
-    if rank == 1 and number in (2, 3):
-        continue
-    optimizer.zero_grad()
-    ddp(image(number, bad=())).backward()
-    optimizer.step()
-weights = torch.nn.utils.parameters_to_vector(net.parameters()).detach()
-try:
-    dist.shrink_group([1])
-except TypeError as error:
-    print(error)
-everyones = [torch.empty_like(weights) for _ in range(world)]
-dist.all_gather(everyones, weights)
-print("equal on all ranks:", all(torch.equal(one, weights) for one in everyones))
-
-# %% [markdown]
-# A communication hook keeps the old group (the docstring of `_update_process_group`).
-# So a rank may leave and return on gloo, too, if the others *know*. `dist.shrink_group` makes a smaller group out of one that is
-# in use, for backends that can; as you see, gloo cannot. (NCCL needs GPUs.)
-#
-# ## Deeper: workers that leave and join with RPC
-#
-# Workers of `torch.distributed.rpc` are not in step with each other, so they may come and go. Without a `world_size`, `init_rpc`
-# makes a group that changes (`torch/distributed/rpc/backend_registry.py`). Worker 1 answers and leaves, and then worker 2 joins.
-# (The barriers only put that in order.)
-
-
-# %% tags=["nbval-ignore-output"]
-# %%ranks
-import os
-
-from torch.distributed import rpc
-
-store = "tcp://{MASTER_ADDR}:{MASTER_PORT}".format(**os.environ)
-options = rpc.TensorPipeRpcBackendOptions(init_method=store)
-del os.environ["WORLD_SIZE"]  # init_rpc would take the group's size from it
-for other in (1, 2):
-    if rank == other or (rank, other) == (0, 1):
-        rpc.init_rpc(f"worker_{rank}", rank=rank, rpc_backend_options=options)
-    dist.barrier()
-    if rank == 0:
-        answer = rpc.rpc_sync(f"worker_{other}", torch.add, (torch.ones(()), other))
-        print(f"worker_{other} answers {answer:g}")
-    dist.barrier()
-    if rank == other:
-        rpc.shutdown()
-        print(f"worker_{rank} has left")
-    dist.barrier()
-if rank == 0:
-    rpc.shutdown()
-os.environ["WORLD_SIZE"] = str(world)
-
-# %% [markdown]
 # ## Further reading
 #
 # - `torch/csrc/distributed/c10d/reducer.cpp` in PyTorch's repository: `prepare_for_backward`, `mark_variable_ready`,
