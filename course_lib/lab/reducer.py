@@ -39,7 +39,6 @@ _SHORT = {"N": "F no_sync", "G": "F no_grad", "M": "F .module", "S": "B of all"}
 _SENT = {
     "buckets": "in which buckets gradients travel from now on",
     "buffers": "rank 0's buffers",
-    "mean": "what is in .grad",
 }
 _LATE, _TWICE = "Expected to have finished reduction", "Expected to mark a variable ready only once"
 Gradients = Mapping[str, float]
@@ -281,7 +280,7 @@ def _describe(
         "" if old is new else _describe_call(old, new, model) for old, new in zip(before, moved, strict=True)
     ]
     words = [said[0]] if said[0] == said[1] else [f"Rank {n}: {each}" for n, each in enumerate(said) if each]
-    words += [f"The ranks exchange {_SENT[each]}." for each in met]
+    words += [f"Before it, a message: {_SENT[each]}." for each in met if each in _SENT]
     if any(new.grad != old.grad for old, new in zip(before, came, strict=True)):
         values = [_values(rank.grad, model) for rank in came]
         alike = values[0] == values[1]
@@ -327,7 +326,9 @@ def _describe_call(old: Reducer, new: Reducer, model: Model) -> str:
     missing = [each for each in model.parameters if each not in new.ticked]
     if missing:
         return f"{name}. {' and '.join(missing).capitalize()} is not ticked, so nothing is sent."
-    return f"{name}. Every box is ticked, so what is in .grad is sent, and the wrapper is no longer armed."
+    return (
+        f"{name}. Every box is ticked, so what is in .grad is sent to be averaged. Nothing is armed any more."
+    )
 
 
 # How it is drawn
