@@ -33,7 +33,7 @@ FORWARDS, BACKWARDS = "FNGM", "BS"
 #: The input of the first forward, on rank 0 and on rank 1.
 SHARES = (1.0, 3.0)
 #: A picture has room for so many calls.
-LONGEST = 8
+LONGEST = 6
 _CALL = re.compile(r"([FNGMBS])(?:\((\w+)\))?")
 _SHORT = {"N": "F no_sync", "G": "F no_grad", "M": "F .module", "S": "B of all"}
 _SENT = {
@@ -361,12 +361,12 @@ def draw_moment(moment: Moment, model: Model, calls: Sequence[Sequence[str]], ti
         shapes += [Text(62, y + 19, f"rank {number}", 13, "end", bold=True), *_draw_calls(y, order, rank)]
         shapes += _draw_reducer(y + 36, rank, model, "mean" in moment.met)
     for place, message in enumerate(moment.met):
-        x = 600.0 + 80 * place
+        x = 630.0 + 64 * place
         shapes += [Arrow(x, 80, x, 150, 2), Text(x + 8, 104, message, 12)]
         if message == "mean":
             shapes.append(Arrow(x - 14, 150, x - 14, 80, 2))
     alt = "; ".join(
-        f"rank {number}: {' '.join(map(_short, order))}, {_in_words(rank, model)}"
+        f"rank {number}: {', '.join(map(_short, order))}, {_in_words(rank, model)}"
         for number, (rank, order) in enumerate(zip(moment.ranks, calls, strict=True))
     )
     return Drawing(760, 220, tuple(shapes), alt, title)
@@ -386,8 +386,8 @@ def _draw_calls(y: float, order: Sequence[str], rank: Reducer) -> Iterator[Shape
 
 def _draw_reducer(y: float, rank: Reducer, model: Model, averaged: bool) -> Iterator[Shape]:
     state = _state(rank)
-    looks = {"armed": "forward", "not armed": "plain", "waits": "waiting", "raises": "bad"}
-    yield Box(74, y, 88, 30, looks[state], state, rank.error)
+    looks = {"armed": "forward", "not armed": "plain", "raises": "bad"}
+    yield Box(74, y, 98, 30, looks.get(state, "waiting"), state, rank.error)
     for number, name in enumerate(model.parameters):
         ticked = name in rank.ticked
         yield Box(
@@ -407,7 +407,9 @@ def _draw_reducer(y: float, rank: Reducer, model: Model, averaged: bool) -> Iter
 
 
 def _state(rank: Reducer) -> str:
-    return "raises" if rank.error else "waits" if rank.sends else "armed" if rank.armed else "not armed"
+    if rank.error or rank.sends:
+        return "raises" if rank.error else f"waits: {rank.sends[0]}"
+    return "armed" if rank.armed else "not armed"
 
 
 def _losses(rank: Reducer) -> str:

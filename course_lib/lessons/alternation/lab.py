@@ -51,11 +51,11 @@ MODELS = {
 }
 
 
-def measured(orders: Sequence[str], model: Model = ONE, new: bool = False) -> str:
+def measured(orders: Sequence[str], model: Model, new: bool) -> str:
     """Describe how two real ranks end that make these calls."""
     outcome = run_quietly(make_calls, tuple(orders), model, new, ranks=2)
     if not outcome.ok:
-        return "a deadlock, proved" if outcome.kind is Kind.HANG else outcome.kind.value
+        return "a deadlock, proved" if outcome.kind is Kind.HANG else "an error"
     return " and ".join(describe_grad(grad) for grad in outcome.values.values())
 
 
@@ -72,13 +72,13 @@ def explore_orders() -> Explorer:
             style={"description_width": "9em"},
         )
 
-    def draw(first: str, second: str, model: str, new: bool) -> tuple[Drawing, str]:
+    def draw(first: str, second: str, model: Model, new: bool) -> tuple[Drawing, str]:
         orders = (first, second or first)
         try:
-            drawing = draw_end(orders, MODELS[model], new)
+            drawing = draw_end(orders, model, new)
         except ValueError as error:
             return Drawing(760, 24, (Text(8, 18, str(error)),), str(error)), ""
-        return drawing, f"<p>two real ranks: {measured(orders, MODELS[model], new)}</p>"
+        return drawing, f"<p>two real ranks: {measured(orders, model, new)}</p>"
 
     return explore(
         draw,

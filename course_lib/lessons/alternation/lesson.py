@@ -86,7 +86,7 @@ ddp = DistributedDataParallel(nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6)))
 alone = copy.deepcopy(ddp.module)
 for model in (ddp, alone):
     (model(x1) - model(x2)).exp().mean().backward()
-for p, q in zip(ddp.parameters(), alone.parameters()):
+for p, q in zip(ddp.parameters(), alone.parameters(), strict=True):
     dist.all_reduce(q.grad, dist.ReduceOp.AVG)
     print(torch.allclose(p.grad, q.grad, atol=1e-6), end=" ")
 
@@ -212,7 +212,7 @@ p = predict("06.evaluates")
 # %%ranks --predicted
 net = nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6))
 ddp = DistributedDataParallel(net)
-for step in range(3):
+for _ in range(3):
     ddp(torch.randn(4, 6)).exp().mean().backward()
     if dist.get_rank() == 0:
         ddp.eval()
