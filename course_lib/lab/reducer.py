@@ -82,7 +82,7 @@ class Reducer:
         grad: what `.grad` holds; wants: what it would hold without DDP.
         sends: messages of the last call that have not met one of the other rank.
         error: what the last call has raised.
-        forwards: how many were made. new: whether buckets are to be settled: 2 before an average, 1 after it, then 0.
+        new: whether buckets are to be settled: 2 before an average, 1 after it, then 0.
         sends_buffers: whether the next forward is to send those that there are.
     """
 
@@ -94,7 +94,6 @@ class Reducer:
     wants: Gradients = field(default_factory=dict)
     sends: tuple[str, ...] = ()
     error: str = ""
-    forwards: int = 0
     new: int = 0
     sends_buffers: bool = True
 
@@ -135,14 +134,13 @@ class Reducer:
         names = [name for name in model.losses if heads in ("", name)]
         if not names:
             raise ValueError(f"{call}: the model has no {heads}, only {' and '.join(model.losses)}")
-        counts = share * model.counts(self.forwards)
+        counts = share * model.counts(sum(made[0] in FORWARDS for made in self.calls))
         losses = [
             dict.fromkeys(path, times * counts) for times, path in (model.losses[name] for name in names)
         ]
         done = replace(
             self,
             calls=(*self.calls, call),
-            forwards=self.forwards + 1,
             losses=self.losses if kind == "G" else (*self.losses, *losses),
         )
         if kind == "M":
@@ -198,7 +196,7 @@ def play(orders: Sequence[str], model: Model = ONE, new: bool = False) -> list[M
         if moved == ranks:
             return moments
         came, met = _exchange(moved)
-        moments.append(Moment(came, met, _describe(ranks, moved, came, met, model, calls)))
+        moments.append(Moment(came, met, _describe(ranks, moved, came, met, model)))
         ranks = came
 
 
@@ -274,25 +272,20 @@ def _describe(
     came: Sequence[Reducer],
     met: Sequence[str],
     model: Model,
-    calls: Sequence[Sequence[str]],
 ) -> str:
     said = [
         "" if old is new else _describe_call(old, new, model) for old, new in zip(before, moved, strict=True)
     ]
-    words = [said[0]] if said[0] == said[1] else [f"Rank {n}: {each}" for n, each in enumerate(said) if each]
+    words = [f"Rank {number}: {each}" for number, each in enumerate(said) if each]
+    if said[0] == said[1]:
+        words = said[:1]
     words += [f"Before it, a message: {_SENT[each]}." for each in met if each in _SENT]
     if any(new.grad != old.grad for old, new in zip(before, came, strict=True)):
-        values = [_values(rank.grad, model) for rank in came]
-        alike = values[0] == values[1]
-        words.append(
-            f".grad is {values[0]} on both ranks." if alike else f".grad is {values[0]} and {values[1]}."
-        )
-    stuck = [n for n, rank in enumerate(came) if rank.sends]
-    if stuck and all(
-        rank.sends or rank.error or len(rank.calls) == len(order)
-        for rank, order in zip(came, calls, strict=True)
-    ):
-        words.append("Both ranks wait for ever." if len(stuck) == 2 else f"Rank {stuck[0]} waits for ever.")
+        values = dict.fromkeys(_values(rank.grad, model) for rank in came)
+        words.append(f".grad is {' and '.join(values)}{' on both ranks' * (len(values) == 1)}.")
+    words += [
+        f"Rank {number} waits with its {rank.sends[0]}." for number, rank in enumerate(came) if rank.sends
+    ]
     return " ".join(words)
 
 

@@ -118,7 +118,7 @@ explore_orders()
 
 # %% [markdown]
 # `F` is a forward, `G` one under `no_grad`, `N` one in `no_sync`, `M` one through `.module`; `B` is a backward of the oldest loss
-# that waits, `S` one backward of all of them. The n-th loss counts 10^n times.
+# that waits, `S` one backward of all of them. The first loss counts once, the second ten times, the third a hundred times.
 #
 # - **The whole `.grad` is averaged, not what was added last.** `F B, F B` is right: the mean of (mean of g1) + g2 is the mean of
 #   g1 plus the mean of g2. That is how the DCGAN tutorial writes the discriminator.
