@@ -227,7 +227,7 @@ explore_graphs()
 # The default mode is right where every parameter gets a gradient on every rank in every step, and nowhere else.
 # `find_unused_parameters` and touching are right for every graph that you can compose here. `static_graph` is right as long as
 # each rank repeats its first step. A rank that uses *more* raises at once. For a rank that uses *less* the step is silently wrong,
-# and the error comes one step too late again. The other ranks, if they repeat their first step, hang in it.
+# and the error comes one step too late again. The other ranks, if they repeat their first step, hang in that step.
 #
 # ## A head that no rank uses
 #
