@@ -67,7 +67,7 @@ def test_the_picture_says_what_real_ranks_hold_or_raise():
     dice = Random(6)
     played = [draw_played(dice) for _ in range(900)]
     ends = [play(*each)[-1].ranks for each in played]
-    # A rank that is left waiting cannot be run with others. Nor can one whose head's gradient may have filled the sheet,
+    # A rank that waits cannot be run with others. Nor can one whose head's gradient may have filled the sheet,
     # and sent it, before the body's raised: that message meets the next case's.
     kept = [
         number
