@@ -8,7 +8,7 @@ what DDP promises: the mean over the ranks of what each rank would have computed
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain, islice
@@ -309,32 +309,6 @@ def _reentrant_twice(a: Tensor, b: Tensor, m: nn.Module) -> None:
 @pattern("reentrant, whole model twice", net=Twice)
 def _reentrant_whole(a: Tensor, b: Tensor, m: nn.Module) -> None:
     loss(m(a.requires_grad_())).backward()
-
-
-def one_after_the_other(left: Tensor, right: Tensor) -> None:
-    """Make a backward for each of two losses."""
-    left.backward(retain_graph=True)
-    right.backward()
-
-
-def added(left: Tensor, right: Tensor) -> None:
-    """Make one backward for both losses."""
-    (left + right).backward()
-
-
-def two_steps(
-    backwards: Callable[[Tensor, Tensor], None], heads: nn.Module, **options: Any
-) -> Iterator[list[float] | str]:
-    """Yield what each of two steps leaves in .grad of a model with two outputs; an error's words come last."""
-    ddp = DistributedDataParallel(heads, **options)
-    for _ in range(2):
-        ddp.zero_grad()
-        try:
-            backwards(*ddp(torch.full((1, 1), 1.0 + 2 * dist.get_rank())))
-        except RuntimeError as error:
-            yield " ".join(str(error).split()[:8])
-            return
-        yield [float(p.grad) for p in ddp.parameters() if p.grad is not None]
 
 
 #: How a part of a network can be called.

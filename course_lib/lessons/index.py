@@ -16,7 +16,7 @@
 # | 05 | [When ranks run at different speeds](05_stragglers.ipynb) | Who waits for whom, and what does it cost? | 00, 04 | 40 | [tasks](../exercises/05_stragglers.ipynb) |
 # | 06 | [Forward/backward alternation](06_alternation.ipynb) | May I call the model twice before I call backward? | 00, 04 | 40 | [tasks](../exercises/06_alternation.ipynb) |
 # | 07 | [Wrapper modules](07_wrappers.ipynb) | Which parameters does DDP look after, and which not? | 00, 04 | 40 | [tasks](../exercises/07_wrappers.ipynb) |
-# | 08 | [Unused parameters and changing graphs](08_unused.ipynb) | What happens when a parameter gets no gradient? | 00, 04 | 40 | [tasks](../exercises/08_unused.ipynb) |
+# | 08 | [Unused parameters and changing graphs](08_unused.ipynb) | What happens when a parameter gets no gradient? | 00, 04, 06 | 40 | [tasks](../exercises/08_unused.ipynb) |
 # | 09 | [What is synchronised, and when](09_synchronised.ipynb) | What does DDP keep equal, and what does it never look at? | 00, 04 | 35 | [tasks](../exercises/09_synchronised.ipynb) |
 # | 10 | [Accumulation, clipping and mixed precision](10_accumulation.ipynb) | Which gradient reaches the optimizer? | 04, 05 | 40 | [tasks](../exercises/10_accumulation.ipynb) |
 # | 11 | [Out of memory on one rank](11_out_of_memory.ipynb) | It caught the error and went on: what do the others get? | 00, 04, 06 | 40 | [tasks](../exercises/11_out_of_memory.ipynb) |

@@ -74,97 +74,42 @@ A(B(real), B(fake)).sum().backward()
 
 # %% [markdown]
 # Right, in both models. ([Lesson 07](07_wrappers.ipynb) has the wrapper that the forum proposed instead, and says when one
-# needs it.) You will read that a BatchNorm makes it worse, since the second forward changes its running statistics. The course's
-# `measure` makes three such steps with one. It returns how far the worst gradient is from the right one, in percent:
+# needs it.) You will read that a BatchNorm makes it worse, since the second forward changes its running statistics. Here is one.
+# A copy without DDP makes the same step, and its gradients are averaged by hand:
 
 # %% claims={"5": "refined"}
 # %%ranks
-from course_lib.lab.patterns import measure
+import copy
 
-measure("F F, one B", DistributedDataParallel, buffers=True)
+x1, x2 = torch.randn(2, 4, 6)
+ddp = DistributedDataParallel(nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6)))
+alone = copy.deepcopy(ddp.module)
+for model in (ddp, alone):
+    (model(x1) - model(x2)).exp().mean().backward()
+for p, q in zip(ddp.parameters(), alone.parameters(), strict=True):
+    dist.all_reduce(q.grad, dist.ReduceOp.AVG)
+    print(torch.allclose(p.grad, q.grad, atol=1e-6), end=" ")
 
 # %% [markdown]
-# So a Siamese loss needs nothing special: add up what the two outputs contribute, and call `backward()` once.
+# All four are right. So a Siamese loss needs nothing special: add up what the two outputs contribute, and call `backward()` once.
 # If one of the two is detached, or made under `no_grad`, only the other one trains the model. (With buffers, torch before 2026
 # raised an error here: [below](#Deeper:-the-guard). With `find_unused_parameters=True`, forwards on *different* paths still do.)
 #
 # ## The tally sheet
 #
-# What decides is how little DDP remembers between two calls. It keeps one flag, *armed*, and it hangs a hook on every
-# parameter. Step through the order from above with the buttons or the arrow keys.
+# Between two calls DDP remembers one thing: whether it is *armed*. For the backward that follows it has a box for each parameter.
+# A hook on the parameter ticks the box when its gradient has been accumulated. Step through the order from above with the buttons
+# or the arrow keys.
 
 # %%
-from course_lib.lessons.alternation.lab import tally
+from course_lib.lab.reducer import step_through
 
-tally("FFBB")
+step_through("FFBB")
 
 # %% [markdown]
-# A forward arms. The second forward finds the wrapper armed and changes nothing. The next backward averages what is in `.grad`
-# (the arrows), and disarms. So the last backward is not averaged. Try `tally("FBFB")`, `tally("FFS")` (S is one backward of all
-# losses) and `tally("FFBBFB")`.
-#
-# A forward under `no_grad` neither arms nor disarms.
-#
-# ## A reducer in 25 lines
-#
-# The sheet as a program. Its hook fires when a parameter's gradient has been accumulated.
-
-
-# %%
-# %%ranks
-class TinyDDP(nn.Module):
-    def __init__(self, module):
-        super().__init__()
-        self.module, self.armed, self.ready = module, False, set()
-        for p in module.parameters():
-            dist.broadcast(p.detach(), src=0)
-            p.register_post_accumulate_grad_hook(self.hook)
-
-    def forward(self, *args, **kwargs):
-        if torch.is_grad_enabled() and self.ready:  # a sheet was begun and never got full
-            raise RuntimeError("Expected to have finished reduction in the prior iteration")
-        y = self.module(*args, **kwargs)
-        self.armed = self.armed or torch.is_grad_enabled()
-        return y
-
-    def hook(self, p):
-        if not self.armed:
-            return  # nobody asked for an average: the gradient stays as this rank computed it
-        if id(p) in self.ready:
-            raise RuntimeError("Expected to mark a variable ready only once")
-        self.ready.add(id(p))
-        if len(self.ready) == len(list(self.module.parameters())):  # the sheet is full
-            torch.autograd.Variable._execution_engine.queue_callback(self.average)
-
-    def average(self):  # at the end of the whole backward
-        for p in self.module.parameters():
-            dist.all_reduce(p.grad)
-            p.grad /= dist.get_world_size()
-        self.armed, self.ready = False, set()
-
-
-# %%
-# %%ranks
-from course_lib.lessons.alternation.lab import make_calls
-
-for order in ("FFBB", "FFS", "FBFB", "FFBBFB"):
-    tiny, real_one = (make_calls((order, order), wrap) for wrap in (TinyDDP, DistributedDataParallel))
-    print(f"{order:8} TinyDDP {tiny:4g}   DDP {real_one:4g}")
-
-# %% [markdown]
-# The same numbers, order by order. Read off the lines above:
-#
-# - *Two forwards, one backward.* Autograd sums both paths *before* it accumulates into a parameter, so each hook fires once.
-# - *Two backwards.* The first fills the sheet, averages, disarms. In the second, the hooks return at once.
-# - *`F B, F B`.* The second forward arms again. What is averaged is the whole `.grad`, not what was added last: the mean of
-#   (mean of g1) + g2 is the mean of g1 plus the mean of g2. That is how the DCGAN tutorial writes the discriminator.
-# - *A backward that runs on into another model*, through generated samples that were not detached, fires that model's hooks and
-#   disarms it. Its own backward comes second, and is not averaged.
-# - *A loss* passes no hook: each rank's loss is that of its own samples until you average it.
-#
-# ## Build an order yourself
-#
-# Press calls; each change runs on two real ranks, below the picture that the sheet has computed.
+# A forward arms; it also empties the boxes. When the last box is ticked, what is in `.grad` is averaged (the arrows), and the
+# wrapper is not armed any more. So the second backward ticks nothing and sends nothing. A forward under `no_grad` neither arms
+# nor disarms. Now build an order yourself: each change runs on two real ranks.
 
 # %% tags=["nbval-ignore-output"]
 from course_lib.lessons.alternation.lab import explore_orders
@@ -172,16 +117,25 @@ from course_lib.lessons.alternation.lab import explore_orders
 explore_orders()
 
 # %% [markdown]
-# The n-th average of one rank meets the n-th average of the other, whatever losses are in them. If the ranks make different
-# numbers of averages, one of them waits for ever. Nothing else has to be known, once a wrapper has made its first steps (those
-# above had made three). On a new one, the first forward after an average is a message, too: it settles the buckets (lesson 04).
+# `F` is a forward, `G` one under `no_grad`, `N` one in `no_sync`, `M` one through `.module`; `B` is a backward of the oldest loss
+# that waits, `S` one backward of all of them. The first loss counts once, the second ten times, the third a hundred times.
+#
+# - **The whole `.grad` is averaged, not what was added last.** `F B, F B` is right: the mean of (mean of g1) + g2 is the mean of
+#   g1 plus the mean of g2. That is how the DCGAN tutorial writes the discriminator.
+# - **A backward does not stop at a model's border.** If the generated samples are not detached, the discriminator's backward goes
+#   on into the generator and uses up the generator's average. The generator's own backward is then not averaged.
+# - **A loss passes no hook.** Each rank's loss is that of its own samples, until you average it.
+# - **The n-th message of one rank meets the n-th of the other,** whatever is in them. If one rank makes fewer averages, the other
+#   waits for ever.
+# - **On a new wrapper, the first forward after an average is a message, too**: it settles the buckets (lesson 04). So this hangs,
+#   without a BatchNorm and without a second backward:
 
 # %%
 # %%ranks --expect hang
 new = DistributedDataParallel(nn.Linear(1, 1, bias=False))
 new(real).sum().backward()
 if dist.get_rank() == 0:
-    new(fake)  # no BatchNorm, no backward
+    new(fake)
 
 # %% [markdown]
 # ## Two heads, a backward for each
@@ -216,22 +170,37 @@ right.backward()
 [p.grad.item() for p in ddp.parameters()]
 
 # %% [markdown]
-# The left head's backward leaves the right head's place on the sheet empty, so nothing is averaged. The right head's backward
-# brings the body a second gradient, and that raises. The message proposes `static_graph`; people set
-# `find_unused_parameters=True`. Follow the advice for two steps, and then add the losses instead:
+# The left head's backward leaves the right head's box empty, so nothing is averaged. The right head's backward brings the body a
+# second gradient, and that raises. (In the explorer: a body and two heads, `FBB`.) The message proposes `static_graph`; people
+# set `find_unused_parameters=True`. Follow the advice for two steps:
 
 # %%
 # %%ranks
-from course_lib.lab.patterns import MODES, added, one_after_the_other, two_steps
-
-for backwards in (one_after_the_other, added):
-    for mode, options in MODES.items():
-        print(f"{backwards.__name__}, {mode}:", *two_steps(backwards, TwoHeads(), **options), sep="\n    ")
+for flag in ("find_unused_parameters", "static_graph"):
+    ddp = DistributedDataParallel(TwoHeads(), **{flag: True})
+    try:
+        for step in range(2):
+            ddp.zero_grad()
+            left, right = ddp(real)
+            left.backward(retain_graph=True)
+            right.backward()
+            print(f"{flag}, step {step}:", [p.grad.item() for p in ddp.parameters()])
+    except RuntimeError as error:
+        print(f"{flag}, step {step}:", str(error)[:60])
 
 # %% [markdown]
 # With either flag, the first backward averages and disarms, and the second adds each rank's own: 12 and 32 in the body, 10 and
-# 30 in the right head. The error comes one step later, and speaks of something else. Added losses are right in all three modes.
-#
+# 30 in the right head. The error comes one step later, and speaks of something else. Now add the losses instead:
+
+# %%
+# %%ranks
+for flags in ({}, {"find_unused_parameters": True}, {"static_graph": True}):
+    ddp = DistributedDataParallel(TwoHeads(), **flags)
+    left, right = ddp(real)
+    (left + right).backward()
+    print([p.grad.item() for p in ddp.parameters()], flags)
+
+# %% [markdown]
 # ## One rank evaluates
 #
 # Only rank 0 logs, so only rank 0 evaluates, in the middle of training and in eval mode. The model has a BatchNorm.
@@ -241,46 +210,57 @@ p = predict("06.evaluates")
 
 # %%
 # %%ranks --predicted
-from course_lib.lab.patterns import Net, batch, loss
-
-m = DistributedDataParallel(Net(buffers=True))
-for step in range(3):
-    loss(m(batch(step))).backward()
+net = nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6))
+ddp = DistributedDataParallel(net)
+for _ in range(3):
+    ddp(torch.randn(4, 6)).exp().mean().backward()
     if dist.get_rank() == 0:
-        m.eval()
-        m(batch(9))
-        m.train()
+        ddp.eval()
+        ddp(torch.randn(4, 6))
+        ddp.train()
 
 # %% [markdown]
-# With buffers, a forward *begins* with a broadcast of rank 0's buffers, and `eval()` does not switch that off. Rank 0's extra
-# broadcast is met by the one of rank 1's *next training* forward, and from then on the ranks are shifted by one message. So no
-# rank waits in the evaluation: the doctor names the line, the condition around it, and the way out.
+# With buffers, a forward *begins* with a message: rank 0's buffers. `eval()` does not switch that off. Here rank 0's second forward
+# is the evaluation:
+
+# %%
+step_through("FBFFB", "FBFB", buffers=True)
+
+# %% [markdown]
+# The buffers of rank 0's evaluation meet rank 1's *next training* forward, and from then on the ranks are shifted by one message.
+# So no rank waits in the evaluation. The doctor still finds it: it names the line, the condition around it, and the way out.
 #
 # Under `no_grad` the same call often gets through, by accident ([the table](#Deeper:-every-pattern,-in-three-modes) has both).
-# Call `m.module(x)` instead: no wrapper, no message. In eval mode, or BatchNorm mixes the validation samples into its running
-# statistics; but `train()` does not undo `eval()`. It sets *every* part, also a BatchNorm that a fine-tuning has frozen. So
-# evaluate a copy (or keep each part's `training`, and put it back):
+# Call `ddp.module(x)` instead: no wrapper, no message.
+#
+# ## The model is equal and the function is not
+#
+# The evaluation is in eval mode, or BatchNorm mixes the validation samples into its running statistics. But `train()` does not
+# undo `eval()`: it sets *every* part, also a BatchNorm that a fine-tuning has frozen. All weights are 1, both ranks have the same
+# two samples, and the right gradient is their sum, 4:
 
 # %%
 # %%ranks
-import copy
-
-m = DistributedDataParallel(Net(buffers=True))
-m.module.norm.eval()  # frozen, on all ranks
-for step in range(3):
-    loss(m(batch(step))).backward()
-    if dist.get_rank() == 0:
-        with torch.no_grad():
-            copy.deepcopy(m.module).eval()(batch(9))
-m.module.norm.training
+net = nn.Sequential(nn.Linear(1, 1, bias=False), nn.BatchNorm1d(1))
+nn.init.ones_(net[0].weight)
+ddp = DistributedDataParallel(net)
+net[1].eval()  # frozen, on all ranks
+if dist.get_rank() == 0:
+    net.eval()
+    net.train()
+ddp(torch.tensor([[1.0], [3.0]])).sum().backward()
+print("weight", net[0].weight.item(), "gradient", round(net[0].weight.grad.item(), 3))
+print("modes", [part.training for part in net.modules()])
 
 # %% [markdown]
-# No rank waits, and the norm stays frozen. With `eval()` before and `train()` after, rank 0's would be thawed: DDP would average
-# the gradients of two different functions, without a complaint.
+# Weights are equal, and so are the gradients, but they are half of the right ones. Rank 0 has computed another function: it
+# normalises with its own batch, and so its gradient is 0. DDP has averaged that with rank 1's 4, without a complaint. What
+# differs is a mode, and DDP sends no modes. Dropout has one as well. So evaluate a copy, `copy.deepcopy(net).eval()`, under
+# `no_grad`; or keep each part's `training`, and put it back.
 #
-# > **On GPUs (NCCL).** Where two messages meet that do not belong together, do not count on an error. On an H200 (NCCL 2.28.9),
-# > an `all_reduce` that met a `broadcast` of equal size raised nothing, stopped nothing, and left 8.0 on one rank and 4.0 on
-# > the other. With different sizes gloo aborts a rank; with NCCL anything may come
+# > **On GPUs (NCCL).** On an H200 (NCCL 2.28.9), an `all_reduce` that met a `broadcast` of equal size raised nothing, stopped
+# > nothing, and left 8.0 on one rank and 4.0 on the other. So do not count on an error where two messages meet that do not belong
+# > together. With different sizes gloo aborts a rank; with NCCL anything may come
 # > ([its documentation](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/collectives.html)).
 #
 # ## What goes wrong in real life
@@ -334,24 +314,81 @@ examine("scratch/gan.py", ranks=2).outcome
 #
 # ## Rule of thumb
 #
-# > A forward through the wrapper arms; arming twice is arming once. The next backward averages what is in `.grad`, and disarms:
-# > by default it has to reach every parameter. So add the losses, and call `backward()` once. A forward around the wrapper does
-# > not arm; what only one rank does must go around it.
+# > A forward through the wrapper arms; arming twice is arming once. The next backward averages what is in `.grad`, and disarms.
+# > In the default mode that backward must reach every parameter. So add the losses, and call `backward()` once. A forward around
+# > the wrapper does not arm. What only one rank does must go around it, and leave all modes as they were.
 #
 # ## Your turn
 #
 # Six tasks wait in [exercises/06_alternation](../exercises/06_alternation.ipynb): a tally sheet of your own, a GAN step, a
 # Siamese loss, two heads with one backward, an evaluation during training, and the check that finds silent divergence.
 #
+# ## Deeper: a reducer in 25 lines
+#
+# The sheet as a program.
+
+
+# %%
+# %%ranks
+class TinyDDP(nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module, self.armed, self.ready = module, False, set()
+        for p in module.parameters():
+            dist.broadcast(p.detach(), src=0)
+            p.register_post_accumulate_grad_hook(self.hook)
+
+    def forward(self, *args, **kwargs):
+        if torch.is_grad_enabled() and self.ready:  # a sheet was begun and never got full
+            raise RuntimeError("Expected to have finished reduction in the prior iteration")
+        y = self.module(*args, **kwargs)
+        self.armed = self.armed or torch.is_grad_enabled()
+        return y
+
+    def hook(self, p):
+        if not self.armed:
+            return  # nobody asked for an average: the gradient stays as this rank computed it
+        if id(p) in self.ready:
+            raise RuntimeError("Expected to mark a variable ready only once")
+        self.ready.add(id(p))
+        if len(self.ready) == len(list(self.module.parameters())):  # the sheet is full
+            torch.autograd.Variable._execution_engine.queue_callback(self.average)
+
+    def average(self):  # at the end of the whole backward
+        for p in self.module.parameters():
+            dist.all_reduce(p.grad)
+            p.grad /= dist.get_world_size()
+        self.armed, self.ready = False, set()
+
+
+# %%
+# %%ranks
+from course_lib.lab.reducer import make_calls
+
+for order in ("FFBB", "FFS", "FBFB", "FFBBFB"):
+    tiny, real_one = (make_calls((order, order), wrap=wrap) for wrap in (TinyDDP, DistributedDataParallel))
+    print(f"{order:8} TinyDDP {tiny}   DDP {real_one}")
+
+# %% [markdown]
+# The same numbers, order by order. *Two forwards, one backward:* autograd sums both paths *before* it accumulates into a
+# parameter, so each hook fires once. *Two backwards:* in the second, the hooks return at once.
+#
+# TinyDDP's lines have names in the real one: `_post_forward` (`torch/nn/parallel/distributed.py`) calls
+# `reducer.prepare_for_backward` if gradients are enabled and `require_backward_grad_sync` is set, which `no_sync()` clears.
+# In `torch/csrc/distributed/c10d/reducer.cpp` that sets `expect_autograd_hooks_` and empties the sheet; `autograd_hook` asks
+# for it; `mark_variable_ready` ticks a parameter off and raises at its second gradient; the last bucket queues
+# `finalize_backward`, which writes the averages into `.grad` and disarms. The next forward's error comes from
+# `ensure_prior_reduction_finished`.
+#
 # ## Deeper: every pattern, in three modes
 #
-# Now what people do with a wrapped model, in one go: twenty-two patterns, three ways to make the wrapper, without and with buffers.
+# What people do with a wrapped model: twenty-two patterns, three ways to make the wrapper, without and with buffers.
 # (`course_lib.lab.patterns` holds them: `F` is a forward, `B` a backward.) In three more rows rank 0 alone evaluates in the
 # middle of training. Some of those are going to hang or to kill a rank, so each gets two ranks of its own.
 
 # %%
 # %%ranks --as out
-from course_lib.lab.patterns import PATTERNS, measure_all
+from course_lib.lab.patterns import PATTERNS, measure, measure_all
 
 found = measure_all()
 tiny = {name: measure(name, TinyDDP) for name in PATTERNS}
@@ -391,9 +428,9 @@ draw_matrix(found)
 # And the other two columns? `find_unused_parameters` walks the graph *of the last forward* from its output
 # (`search_unused_parameters`) and declares ready what it does not meet. With different paths, or behind a reentrant
 # checkpoint, a parameter that was declared unused gets a gradient after all: “ready only once”. `static_graph` learns from
-# the first backward how often each hook fires. For it, the first backward is the one that passes `_DDPSink.backward` first:
-# in a gradient penalty the inner `autograd.grad`, in a generator's turn the one through the frozen model. No hook fires in
-# those, and so it learns that there is nothing to wait for. In orders of plain forwards and of backwards that reach every
+# the first backward how often each hook fires. It takes the first call that reaches `_DDPSink.backward` for the first backward.
+# In a gradient penalty that is the inner `autograd.grad`, in a generator's turn the backward through the frozen model. No hook
+# fires in those, so `static_graph` learns to wait for nothing. In orders of plain forwards and of backwards that reach every
 # parameter, DDP arms and disarms with both flags as it does without; with `static_graph`, from the second step on.
 #
 # And does checkpointing save memory under DDP, as you will read? The most that a step of 16 layers has in new tensors at one
@@ -410,7 +447,11 @@ print({name: f"{peak_of_step(call):.1f} MB" for name, call in CHECKPOINTS.items(
 #
 # ## Deeper: what is sent, and when
 #
-# Now the real collectives, of a model with buffers. Each line of this cell is one forward or one backward:
+# The real collectives of a model with buffers. Each line of the second cell is one forward or one backward:
+
+# %%
+# %%ranks
+from course_lib.lab.patterns import Net, batch, loss
 
 # %%
 # %%ranks --as out
@@ -438,12 +479,6 @@ print(list_messages(out.collectives[0], calls))
 # The third kind, `rebuild`, comes once, here in the first forward after the first average: rank 0 broadcasts in which buckets
 # gradients are going to travel from now on (`rebuild_buckets` and `sync_bucket_indices` in `reducer.cpp`; lesson 04).
 #
-# TinyDDP's lines have names in the real one: `_post_forward` (`torch/nn/parallel/distributed.py`) calls
-# `reducer.prepare_for_backward` if gradients are enabled and `require_backward_grad_sync` is set, which `no_sync()` clears.
-# In `torch/csrc/distributed/c10d/reducer.cpp` that sets `expect_autograd_hooks_` and empties the sheet; `autograd_hook` asks
-# for it; `mark_variable_ready` ticks a parameter off and raises at its second gradient; the last bucket queues
-# `finalize_backward`, which writes the averages into `.grad` and disarms.
-#
 # ## Deeper: the guard
 #
 # So the second forward overwrites the BatchNorm's statistics in place, and the first forward's backward has not run yet.
@@ -462,7 +497,7 @@ with patch.object(torch.autograd, "_unsafe_preserve_version_counter", lambda buf
     total.backward()
 
 # %% [markdown]
-# These are the two forwards that were zero percent off above: the error behind much of the old advice. It was reported in 2019
+# These are the two forwards that were right above: the error behind much of the old advice. It was reported in 2019
 # (issue 22095 of `pytorch/pytorch`); the guard came with pull request 175851, in 2026.
 #
 # ## Deeper: two models, two process groups?

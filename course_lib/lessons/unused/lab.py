@@ -1,4 +1,4 @@
-"""Lesson 08: DDP's count of gradients as a sheet with a box for each parameter; graphs of one's own on real ranks.
+"""Lesson 08: graphs of one's own on real ranks, and twelve of the lesson's.
 
 Everything here speaks of `lab.heads.TwoHeads`, a body and two heads of one weight each. Rank 0's sample is 1 and rank
 1's is 3, so `.grad` tells what was averaged: 2 is the mean, 1 and 3 are what each rank computed alone.
@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from course_lib.lab.explorer import Explorer, in_turn, to_find
+from course_lib.lab.reducer import SHARES, describe_grad
 from course_lib.lessons.unused.tasks.schedules import WAYS as WAYS
 from realranks.cells.run import run_quietly
-from realranks.draw import Arrow, Box, Cell, Drawing, Frame, Stepper, Text, grid
+from realranks.draw import Box, Cell, Drawing, Text, grid
 from realranks.draw.drawing import Shape
 from realranks.outcome.outcome import Outcome
 
 Gradients = list[float | None]
 #: What the steps of one rank have left in `.grad`; the words of an error end them.
 Found = Sequence[Gradients | str]
-PARAMETERS = ("body", "left", "right")
 HEADS = ("left", "right", "both")
 #: The look, the sign and the name of each way in which a step ends.
 LOOKS = {
@@ -32,8 +32,6 @@ LOOKS = {
     "hangs": ("communication", "…", "hangs"),
 }
 _LEGEND = " · ".join(f"{sign} {name}" for _, sign, name in LOOKS.values()) + " · white: not reached"
-_SAMPLES = (1.0, 3.0)
-_SENT = "full: sent"
 _STEPS = 4
 
 
@@ -79,7 +77,7 @@ def own(heads: str, sample: float) -> Gradients:
 
 def right(heads: Sequence[str]) -> list[float]:
     """Return what both ranks should hold: the mean of what each computes alone; no gradient counts as 0."""
-    alone = [own(each, sample) for each, sample in zip(heads, _SAMPLES, strict=True)]
+    alone = [own(each, sample) for each, sample in zip(heads, SHARES, strict=True)]
     return [sum(number or 0.0 for number in numbers) / len(alone) for numbers in zip(*alone, strict=True)]
 
 
@@ -117,157 +115,6 @@ def _say_steps(way: str, steps: Sequence[Sequence[str]]) -> None:
     heads.say_steps(way, steps)
 
 
-# The model and the sheet, drawn
-
-
-def draw_model() -> Drawing:
-    """Draw the model and the ways through it."""
-    return Drawing(
-        760,
-        108,
-        (
-            Text(96, 58, "1 on rank 0, 3 on rank 1", 12, "middle"),
-            Arrow(176, 54, 216, 54),
-            Box(220, 38, 120, 32, "even", "body"),
-            Arrow(344, 48, 398, 26),
-            Arrow(344, 60, 398, 82),
-            Box(402, 8, 120, 32, "even", "left"),
-            Box(402, 68, 120, 32, "even", "right"),
-            Arrow(526, 26, 580, 48),
-            Arrow(526, 82, 580, 60),
-            Text(592, 58, "their sum is the loss", 12),
-        ),
-        "the sample goes through the body, then through the left head, the right head or both; their sum is the loss",
-        "A body and two heads: one weight each, and every weight is 1",
-    )
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """The state of one rank between two calls, in DDP's default mode.
-
-    Attributes:
-        heads: those of the last call. ticked: whose gradients have come since the last forward.
-        grad: of each parameter.
-        state: what the wrapper is about to do, in a word or two.
-    """
-
-    heads: str = ""
-    ticked: tuple[bool, ...] = (False,) * len(PARAMETERS)
-    grad: Gradients = field(default_factory=lambda: [None] * len(PARAMETERS))
-    state: str = ""
-
-
-def count(*steps: str | tuple[str, str]) -> Stepper:
-    """Show both ranks' steps, forward by forward and backward by backward: gradients that have come, and sent ones.
-
-    Args:
-        steps: the heads that are used, of both ranks, or of rank 0 and of rank 1.
-    """
-    sheets = tuple(Sheet() for _ in _SAMPLES)
-    frames = [_frame(sheets, "Nothing has been called. No gradient has come.")]
-    for number, step in enumerate(steps):
-        heads = (step, step) if isinstance(step, str) else step
-        late = [rank for rank, sheet in enumerate(sheets) if any(sheet.ticked)]
-        sheets = tuple(
-            replace(sheet, heads=f"forward, {each}", state="raises" if rank in late else "armed")
-            for rank, (sheet, each) in enumerate(zip(sheets, heads, strict=True))
-        )
-        if late:
-            frames.append(_frame(sheets, _describe_late(number, late)))
-            break
-        frames.append(
-            _frame(sheets, f"Step {number}, the forward: the sheet is empty, and the wrapper is armed.")
-        )
-        sheets = tuple(
-            _after_backward(sheet, each, sample)
-            for sheet, each, sample in zip(sheets, heads, _SAMPLES, strict=True)
-        )
-        full = [all(sheet.ticked) for sheet in sheets]
-        said = f"Step {number}, the backward: {_describe_backward(full)}"
-        if not all(full):
-            sheets = tuple(
-                replace(sheet, state="full: waits") if done else sheet
-                for sheet, done in zip(sheets, full, strict=True)
-            )
-            frames.append(_frame(sheets, said))
-            if any(full):
-                break
-            continue
-        sheets = tuple(replace(sheet, grad=list(right(heads))) for sheet in sheets)
-        frames.append(_frame(sheets, said))
-        sheets = tuple(Sheet() for _ in sheets)
-    return Stepper(tuple(frames), "A box for each parameter", matter=tuple(range(len(frames))))
-
-
-def _after_backward(sheet: Sheet, heads: str, sample: float) -> Sheet:
-    grad = own(heads, sample)
-    ticked = tuple(each is not None for each in grad)
-    state = _SENT if all(ticked) else f"{sum(ticked)} of {len(ticked)}: not sent"
-    return Sheet(f"backward, {heads}", ticked, grad, state)
-
-
-def _describe_backward(full: Sequence[bool]) -> str:
-    if all(full):
-        return "every box is ticked on both ranks. The bucket is sent, and .grad is the mean."
-    if any(full):
-        waits = full.index(True)
-        return (
-            f"rank {waits} has every box ticked, sends its bucket and waits. Rank {1 - waits} has a box empty and "
-            f"sends nothing. Rank {waits} waits for ever, or until rank {1 - waits} is gone."
-        )
-    return "a box is empty, so nothing is sent and nothing is raised. Each rank keeps its own gradients."
-
-
-def _describe_late(number: int, late: Sequence[int]) -> str:
-    who = "both ranks find" if len(late) == len(_SAMPLES) else f"rank {late[0]} finds"
-    return f"Step {number}, the forward: {who} the last step's sheet neither empty nor full. That raises."
-
-
-def _frame(sheets: Sequence[Sheet], said: str) -> Frame:
-    shapes: list[Shape] = []
-    for rank, sheet in enumerate(sheets):
-        shapes += _row(rank, 8.0 + 104 * rank, sheet)
-    if all(sheet.state == _SENT for sheet in sheets):
-        shapes += [Arrow(560, 90, 560, 142, 2), Arrow(640, 142, 640, 90, 2), Text(652, 120, "mean", 12)]
-    alt = "; ".join(f"rank {rank}: {_in_words(sheet)}" for rank, sheet in enumerate(sheets))
-    return Frame(Drawing(760, 196, tuple(shapes), alt), said)
-
-
-def _row(rank: int, y: float, sheet: Sheet) -> Iterator[Shape]:
-    yield Text(62, y + 22, f"rank {rank}", 13, "end", bold=True)
-    yield Text(74, y + 22, sheet.heads or "-", 12)
-    look = {"full": "communication", "armed": "even", "raises": "bad"}.get(
-        sheet.state.partition(":")[0], "plain"
-    )
-    yield Box(216, y, 150, 30, look, sheet.state or "not armed")
-    yield Text(62, y + 68, "sheet", 12, "end")
-    for number, (name, ticked) in enumerate(zip(PARAMETERS, sheet.ticked, strict=True)):
-        yield Box(
-            74 + 98 * number,
-            y + 46,
-            94,
-            32,
-            "communication" if ticked else "plain",
-            f"{name} ✓" if ticked else name,
-        )
-    yield Text(418, y + 68, ".grad", 12, "end", mono=True)
-    for number, (name, grad) in enumerate(zip(PARAMETERS, sheet.grad, strict=True)):
-        sent = sheet.state == _SENT
-        look = "plain" if grad is None else "sum" if sent else "even"
-        yield Box(430 + 98 * number, y + 46, 94, 32, look, _number(grad), name)
-
-
-def _number(grad: float | None) -> str:
-    return "None" if grad is None else f"{grad:g}"
-
-
-def _in_words(sheet: Sheet) -> str:
-    ticked = ", ".join(name for name, tick in zip(PARAMETERS, sheet.ticked, strict=True) if tick) or "nothing"
-    grads = ", ".join(map(_number, sheet.grad))
-    return f"{sheet.heads or 'nothing called'}, {sheet.state or 'not armed'}, ticked: {ticked}, .grad {grads}"
-
-
 # Compose the graph
 
 
@@ -287,7 +134,7 @@ class GraphExplorer(Explorer):
                 widgets.Button(description="left", tooltip=f"rank {rank}, step {step}")
                 for step in range(_STEPS)
             ]
-            for rank in range(len(_SAMPLES))
+            for rank in range(len(SHARES))
         ]
         for tile in (tile for row in self.tiles for tile in row):
             tile.on_click(self._turn)
@@ -336,9 +183,7 @@ def draw_steps(way: str, steps: Sequence[Sequence[str]], found: Sequence[Found])
             look, sign, name = LOOKS.get(end, ("", "", "is not reached"))
             shapes.append(Box(x, y, 160, 28, look, f"{heads} {sign}", name, dashed=not end))
             grads = found[rank][number] if number < len(found[rank]) else None
-            text = (
-                name if grads is None or isinstance(grads, str) else f".grad {', '.join(map(_number, grads))}"
-            )
+            text = name if grads is None or isinstance(grads, str) else f".grad {describe_grad(grads)}"
             shapes.append(
                 Text(x + 80, y + 46, text, 12, "middle", mono=isinstance(grads, list), faint=not end)
             )

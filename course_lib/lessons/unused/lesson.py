@@ -5,32 +5,51 @@
 # > that? And everybody says: `find_unused_parameters=True`. Is that all?”*
 
 # %% [markdown] tags=["two-hours-3"]
-# Ask two ranks. The model is a body and two heads; the second argument says which heads are used. The numbers are chosen so that
-# `.grad` says who was averaged: 2 is the mean of the ranks, 1 and 3 are what each rank computed alone.
+# Ask two ranks. The model is a body and two heads, one weight each, and every weight is 1. The second argument says which heads are
+# used. The sample is 1 on rank 0 and 3 on rank 1, so `.grad` says who was averaged: 2 is the mean, 1 and 3 are what each rank
+# computed alone.
 
 # %% [markdown]
 # **You will be able to** read the error, find the wrong step before DDP does, choose between three ways out by what your model
 # does, and write a mixture of experts for DDP. 40 minutes.
 #
-# **Before this:** lessons 00 and 04.
+# **Before this:** lessons 00, 04 and 06.
 
 # %%
 # %load_ext course_lib
 
-# %% tags=["two-hours-3"]
-from course_lib.lessons.unused.lab import draw_model
-
-draw_model()
 
 # %% tags=["two-hours-3"]
-# %%ranks 2 --expect raises:RuntimeError
+# %%ranks 2
+import torch
+import torch.distributed as dist
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from course_lib.lessons.unused.heads import TwoHeads, grads, mine
 
+class TwoHeads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.left, self.right = (nn.Linear(1, 1, bias=False) for _ in range(3))
+        for p in self.parameters():
+            nn.init.ones_(p)
+
+    def forward(self, x, heads="both"):
+        x = self.body(x)
+        used = ("left", "right") if heads == "both" else (heads,)
+        return sum(getattr(self, head)(x) for head in used)
+
+
+def grads(ddp):
+    return [None if p.grad is None else p.grad.item() for p in ddp.parameters()]
+
+
+# %% tags=["two-hours-3"]
+# %%ranks --expect raises:RuntimeError
+x = torch.tensor([[(1.0, 3.0)[dist.get_rank()]]])
 ddp = DistributedDataParallel(TwoHeads())
 for step in range(2):
-    ddp(mine(), "left").sum().backward()
+    ddp(x, "left").sum().backward()
     print(f"step {step}: .grad of body, left, right:", grads(ddp))
 
 # %% [markdown] tags=["two-hours-3"]
@@ -38,16 +57,29 @@ for step in range(2):
 # alone: 1 and 3, not 2. Step 0 was wrong, and it did not raise.
 
 # %% [markdown]
-# ## Read the error
+# ## A box for each parameter
 #
-# (`TwoHeads`, `grads` and `mine` are the course's; `TwoHeads??` on a line of its own shows the code.)
+# Lesson 06 has drawn what DDP keeps: a flag, and a box for each parameter. Here the first step uses both heads, the second one the
+# left head, and then comes a third forward. (As there, the right head counts ten times, and each forward a hundred times as much
+# as the one before.)
+
+# %%
+from course_lib.lab.reducer import step_through
+
+step_through("FS F(left)S F", heads=True)
+
+# %% [markdown]
+# **A gradient that does not come is not an event**: no hook runs, so nothing can complain. A bucket leaves when its last box is
+# ticked, not earlier. The next forward is the first to look at the boxes.
+#
+# ## Read the error
 
 # %% claims={"10": "outdated", "S14": "wrong"}
 # %%ranks
 ddp = DistributedDataParallel(TwoHeads())
-ddp(mine(), "left").sum().backward()
+ddp(x, "left").sum().backward()
 try:
-    ddp(mine(), "left")
+    ddp(x, "left")
 except RuntimeError as error:
     message = str(error)
 print(message.partition(" You can")[0])
@@ -65,40 +97,20 @@ print("speaks of the output:", "not used in producing its output" in message)
 
 # %%
 # %%ranks
-import torch.distributed as dist
-
 frozen = TwoHeads()
 frozen.body.requires_grad_(False)
 dist.set_debug_level(dist.DebugLevel.INFO)
 ddp = DistributedDataParallel(frozen)
 dist.set_debug_level(dist.DebugLevel.OFF)
-ddp(mine(), "left").sum().backward()
+ddp(x, "left").sum().backward()
 try:
-    ddp(mine(), "left")
+    ddp(x, "left")
 except RuntimeError as error:
     print(*str(error).splitlines()[-2:], sep="\n")
 
 # %% [markdown]
 # The same head, and now its position is 1. The message offers `DETAIL` as well. With gloo, do not follow it: in a group that was
 # made at that level, DDP's constructor dies of a segmentation fault ([lesson 13](13_debugging.ipynb) runs it).
-#
-# ## A box for each parameter
-#
-# DDP counts. Its sheet has a box for each parameter of a bucket, and a hook ticks the box when that parameter's gradient is ready
-# (lesson 06 draws the same sheet for orders of calls). Step through three steps: the first uses both heads, the others the left
-# one.
-
-# %%
-from course_lib.lessons.unused.lab import count
-
-count("both", "left", "left")
-
-# %% [markdown]
-# A bucket leaves when its last box is ticked, not earlier. **A gradient that does not come is not an event**: no hook runs,
-# so nothing can complain. The next forward is the first to look at the sheet.
-#
-# In `torch/csrc/distributed/c10d/reducer.cpp`, `mark_variable_ready` counts down how many gradients of a bucket are `pending`, and
-# at zero the bucket is sent. The check is `ensure_prior_reduction_finished`, in the next forward with gradients enabled.
 #
 # ## The last step
 #
@@ -113,24 +125,22 @@ p = predict("08.last_step")
 ddp = DistributedDataParallel(TwoHeads(), bucket_cap_mb=1e-6)
 for heads in ("both", "both", "both", "both", "right"):
     ddp.zero_grad()
-    ddp(mine(), heads).sum().backward()
+    ddp(x, heads).sum().backward()
 grads(ddp)
 
 # %% [markdown]
 # No error, and nothing was averaged, although body and right had gradients and buckets of their own. Buckets leave in a fixed
-# order, so a missing one holds up those behind it. Those that left are not copied back into `.grad`: that is done by
-# `finalize_backward` (`reducer.cpp`), which is queued with the *last* bucket. After the optimizer's step, the ranks have different bodies, and a checkpoint holds
-# rank 0's. (With `gradient_as_bucket_view=True`, `.grad` *is* the bucket; here it would hold half of each rank's own.)
+# order, so a missing one holds up those behind it. Nor is a bucket that has left copied back into `.grad`: `finalize_backward`
+# (`reducer.cpp`) does that, and it is queued with the *last* bucket. After the optimizer's step, the ranks have different bodies,
+# and a checkpoint holds rank 0's. (With `gradient_as_bucket_view=True`, `.grad` *is* the bucket; here it would hold half of each rank's own.)
 #
 # A test that trains for one step and waits for an error finds nothing. An evaluation does not find it, either. Ask DDP right after
 # `backward()`, with the private method that lesson 04 ended with:
 
 # %%
 # %%ranks
-import torch
-
 with torch.no_grad():
-    ddp(mine())
+    ddp(x)
 print("an evaluation raises nothing")
 try:
     ddp._check_reducer_finalized()
@@ -138,7 +148,7 @@ except RuntimeError as error:
     print(str(error).partition(" before")[0])
 
 # %% [markdown]
-# It sees a sheet that was begun and is not full, and nothing else: not a step through `.module`, not a second backward, not the
+# It sees boxes of which some are ticked and some are not, and nothing else: not a step through `.module`, not a second backward, not the
 # dataclass [below](#Deeper:-four-ways,-twelve-graphs). What sees all of them is to compare gradients between the ranks
 # (lesson 06, task 6).
 
@@ -154,21 +164,20 @@ p = predict("08.one_rank")
 # %%ranks --predicted
 ddp = DistributedDataParallel(TwoHeads())
 for _ in range(2):
-    ddp(mine(), ("both", "left")[dist.get_rank()]).sum().backward()
+    ddp(x, ("both", "left")[dist.get_rank()]).sum().backward()
 
 # %% [markdown] tags=["two-hours-3"]
 # Rank 0 has all its gradients: in step 0 it sends its bucket and waits. Rank 1 misses one, sends nothing, waits for nothing, and
-# raises in step 1. **The rank that did everything right is the one that hangs.** (`count(("both", "left"))` draws it.) One rank
-# that leaves out a parameter is enough to stop the others, though all ranks together use every parameter. If rank 0 leaves out
-# a head as well, any head, both raise.
+# raises in step 1. **The rank that did everything right is the one that hangs.** One rank that leaves out a parameter is enough to
+# stop the others, though all ranks together use every parameter. If rank 0 also leaves out a head, both ranks raise.
 
 # %% [markdown]
 # > **On GPUs (NCCL).** The counting is the same code. Rank 0's `backward()` returns, because the waiting is done on the GPU. Its
 # > program stops at the next line that needs a number from the GPU, often `loss.item()`: there it stood on an H200, when the
 # > other rank had left out an all-reduce.
 #
-# Calling `ddp.module(x)` makes the error go away, and the averages as well: only the wrapper's forward prepares DDP for the
-# backward that follows (lesson 06).
+# (`step_through("FS", "F(left)SF", heads=True)` draws it.) Calling `ddp.module(x)` makes the error go away, and the averages as
+# well: it arms nothing.
 #
 # ## Three ways out
 #
@@ -178,11 +187,19 @@ for _ in range(2):
 
 # %%
 # %%ranks
-from course_lib.lessons.unused.heads import take_steps
-from course_lib.lessons.unused.lab import WAYS
-
-for way in WAYS:
-    print(f"{way:24}", *take_steps(way, [("left", "right")[dist.get_rank()]]))
+WAYS = {
+    "default": {},
+    "find_unused_parameters": {"find_unused_parameters": True},
+    "static_graph": {"static_graph": True},
+    "touch": {},
+}
+for way, flags in WAYS.items():
+    ddp = DistributedDataParallel(TwoHeads(), **flags)
+    loss = ddp(x, ("left", "right")[dist.get_rank()]).sum()
+    if way == "touch":
+        loss = loss + 0 * sum(p.sum() for p in ddp.parameters())
+    loss.backward()
+    print(f"{way:24}", grads(ddp))
 
 # %% [markdown]
 # The body's 2 is the mean of 1 and 3. The left head's 0.5 is the mean of 1 and nothing, and the right head's 1.5 the mean of
@@ -209,8 +226,8 @@ explore_graphs()
 # %% [markdown]
 # The default mode is right where every parameter gets a gradient on every rank in every step, and nowhere else.
 # `find_unused_parameters` and touching are right for every graph that you can compose here. `static_graph` is right as long as
-# each rank repeats its first step. A rank that uses *more* raises at once; for one that uses *less* the step is silently wrong,
-# and the error comes one step too late again. If the ranks do not all do so, the others hang in that step.
+# each rank repeats its first step. A rank that uses *more* raises at once. For a rank that uses *less* the step is silently wrong,
+# and the error comes one step too late again. The other ranks, if they repeat their first step, hang in that step.
 #
 # ## A head that no rank uses
 #
@@ -221,16 +238,16 @@ p = predict("08.weight_decay")
 
 # %%
 # %%ranks --predicted
-from course_lib.lessons.unused.heads import touched
-
 moved = {}
 for way in ("find_unused_parameters", "touch"):
     ddp = DistributedDataParallel(TwoHeads(), **WAYS[way])
     optimizer = torch.optim.AdamW(ddp.parameters(), lr=0.1)
     for _ in range(3):
         optimizer.zero_grad()
-        loss = ddp(mine(), "left").sum()
-        (loss + touched(ddp) if way == "touch" else loss).backward()
+        loss = ddp(x, "left").sum()
+        if way == "touch":
+            loss = loss + 0 * sum(p.sum() for p in ddp.parameters())
+        loss.backward()
         optimizer.step()
     moved[way] = ddp.module.right.weight.item() != 1
     print(f"{way:24} .grad of the right head: {grads(ddp)[2]}")
@@ -249,12 +266,12 @@ list(moved.values())
 
 # %%
 # %%ranks
-class Experts(torch.nn.Module):
+class Experts(nn.Module):
     def __init__(self):
         super().__init__()
-        self.experts = torch.nn.ModuleList(torch.nn.Linear(1, 1, bias=False) for _ in range(2))
+        self.experts = nn.ModuleList(nn.Linear(1, 1, bias=False) for _ in range(2))
         for p in self.parameters():
-            torch.nn.init.ones_(p)
+            nn.init.ones_(p)
 
     def forward(self, tokens, choice):
         y = torch.zeros_like(tokens)
@@ -273,7 +290,7 @@ p = predict("08.no_rows")
 # %%
 # %%ranks --predicted
 ddp = DistributedDataParallel(Experts())
-tokens, choice = mine().expand(2, 1), torch.tensor([[0, 0], [0, 1]][dist.get_rank()])
+tokens, choice = x.expand(2, 1), torch.tensor([[0, 0], [0, 1]][dist.get_rank()])
 for _ in range(2):
     ddp.zero_grad()
     ddp(tokens, choice).mean().backward()
@@ -296,7 +313,7 @@ grads(ddp)
 # %%ranks
 ddp = DistributedDataParallel(TwoHeads())
 ddp.module.body.requires_grad_(False)
-ddp(mine()).sum().backward()
+ddp(x).sum().backward()
 try:
     ddp._check_reducer_finalized()
 except RuntimeError as error:
@@ -363,7 +380,7 @@ draw_graphs([out["found"][0], out["found"][1]])
 # %%ranks
 from torch.utils import _pytree
 
-from course_lib.lessons.unused.heads import Output
+from course_lib.lessons.unused.heads import Output, take_steps
 
 if Output not in _pytree.SUPPORTED_NODES:
     _pytree.register_dataclass(Output)
@@ -435,7 +452,7 @@ examine("scratch/tidy.py", ranks=2).outcome
 # %%
 # %%ranks --expect raises:RuntimeError
 ddp = DistributedDataParallel(TwoHeads(), find_unused_parameters=True)
-(ddp(mine(), "left").sum() + touched(ddp)).backward()
+(ddp(x, "left").sum() + 0 * sum(p.sum() for p in ddp.parameters())).backward()
 
 # %% [markdown]
 # ## Deeper: accumulation
@@ -447,7 +464,7 @@ ddp = DistributedDataParallel(TwoHeads(), find_unused_parameters=True)
 # %%ranks --expect raises:RuntimeError
 ddp = DistributedDataParallel(TwoHeads(), static_graph=True)
 with ddp.no_sync():
-    ddp(mine()).sum().backward()
+    ddp(x).sum().backward()
 
 # %% [markdown]
 # Leave `no_sync` out of the whole first step. From the second step on, the two go together. Four micro-batches with
@@ -462,7 +479,7 @@ for step in range(3):
     ddp.zero_grad()
     for number in range(4):
         with ddp.no_sync() if step > 0 and number < 3 else nullcontext():
-            ddp(mine() * 10**number).sum().backward()
+            ddp(x * 10**number).sum().backward()
     print(f"step {step}:", grads(ddp))
 
 # %% [markdown]
@@ -474,8 +491,8 @@ for way in ("default", "find_unused_parameters"):
     for first, last in (("left", "both"), ("both", "left")):
         ddp = DistributedDataParallel(TwoHeads(), **WAYS[way])
         with ddp.no_sync():
-            ddp(mine(), first).sum().backward()
-        ddp(mine(), last).sum().backward()
+            ddp(x, first).sum().backward()
+        ddp(x, last).sum().backward()
         print(f"{way:24}{first}, then {last}: {grads(ddp)}")
 
 # %% [markdown]
@@ -498,12 +515,12 @@ warnings.simplefilter("ignore", UserWarning)
 models = {way: DistributedDataParallel(TwoHeads(), **WAYS[way]) for way in WAYS if way != "touch"}
 for ddp in models.values():
     for _ in range(3):
-        ddp(mine()).sum().backward()
+        ddp(x).sum().backward()
 
 
 def walks_in_a_step(way):
     with profile() as profiler:
-        models[way](mine()).sum().backward()
+        models[way](x).sum().backward()
     return sum(e.count for e in profiler.key_averages() if "search_unused_parameters" in e.key)
 
 
@@ -580,7 +597,7 @@ for name, outcome in {"without": whole, "with": less}.items():
 options = {"find_unused_parameters": True, "bucket_cap_mb": 1e-6}
 for skip in (False, True):
     ddp = DistributedDataParallel(TwoHeads(), skip_all_reduce_unused_params=skip, **options)
-    ddp(mine(), ("left", "right")[dist.get_rank()]).sum().backward()
+    ddp(x, ("left", "right")[dist.get_rank()]).sum().backward()
     print(f"skip {skip}:", grads(ddp))
 
 # %% [markdown]

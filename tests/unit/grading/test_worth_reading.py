@@ -10,7 +10,7 @@ from course_lib.syllabus import LESSONS
 @pytest.mark.parametrize(
     ("source", "marks"),
     [
-        ("from course_lib.lessons.alternation.lab import ending", ("course_lib.lessons, line 1",)),
+        ("from course_lib.lessons.alternation.tasks.orders import ending", ("course_lib.lessons, line 1",)),
         ("from course_lib.tasks import find_task", ("course_lib.tasks, line 1",)),
         ("from course_lib import grading", ("course_lib.grading, line 1",)),
         ("from realranks import cells", ("realranks.cells, line 1",)),

@@ -1,4 +1,4 @@
-"""Lesson 08: its sheet and its verdicts, as functions and as pictures; tests/integration runs graphs on real ranks."""
+"""Lesson 08: its verdicts, as functions and as pictures; tests/integration runs graphs on real ranks."""
 
 import pytest
 
@@ -6,7 +6,6 @@ from course_lib.lessons.unused.lab import (
     GRAPHS,
     HANGS,
     WAYS,
-    count,
     draw_graphs,
     draw_steps,
     judged,
@@ -39,39 +38,6 @@ def test_a_step_is_right_silent_raises_or_hangs():
     assert ends == [["right", "silent", "raises"], ["right", "silent", "hangs"]]
     assert worst(ends) == ["right", "silent", "hangs"]
     assert judged(steps, [[], [LATE]]) == [["hangs"], ["raises"]]
-
-
-def test_a_missing_gradient_is_found_by_the_next_forward():
-    frames = count("both", "left", "left").frames
-    assert [frame.said.partition(":")[0] for frame in frames] == [
-        "Nothing has been called. No gradient has come.",
-        *(f"Step {step}, the {call}" for step in (0, 1) for call in ("forward", "backward")),
-        "Step 2, the forward",
-    ]
-    assert ["marker-end" in frame.drawing.svg() for frame in frames] == [
-        False,
-        False,
-        True,
-        False,
-        False,
-        False,
-    ]
-    assert (
-        "rank 0: backward, both, full: sent, ticked: body, left, right, .grad 4, 2, 2"
-        in frames[2].drawing.alt
-    )
-    assert (
-        "rank 1: backward, left, 2 of 3: not sent, ticked: body, left, .grad 3, 3, None"
-        in frames[4].drawing.alt
-    )
-    assert "rank 0: forward, left, raises, ticked: body, left" in frames[5].drawing.alt
-
-
-def test_a_full_sheet_beside_one_that_is_not_waits():
-    frames = count(("both", "left"), "both").frames
-    assert "Rank 0 waits for ever" in frames[-1].said
-    assert "rank 0: backward, both, full: waits" in frames[-1].drawing.alt
-    assert "marker-end" not in frames[-1].drawing.svg()
 
 
 def test_a_picture_says_how_each_step_ended_and_quotes_each_error_once():

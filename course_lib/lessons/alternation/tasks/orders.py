@@ -1,33 +1,16 @@
-"""A tally sheet of what DDP remembers between calls; and real ranks that make the same calls.
+"""A tally sheet of what DDP remembers between calls, by its rules and by those that somebody may take for them.
 
-Everything here speaks of a model with one weight. The k-th forward (from 0) sees the input 10^k on rank 0 and three
-times that on rank 1; the input is the weight's gradient, so `.grad` tells which forwards are in it, and whether they
-were averaged: 2, 20, 200 on both ranks are averages, 1 and 3, 10 and 30 are what each rank computed alone.
+The model has one weight; orders and inputs are those of `lab.reducer`.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from torch import nn
+from course_lib.lab.reducer import BACKWARDS, FORWARDS, SHARES
 
-#: What can be called, by its letter.
-CALLS = {
-    "F": "forward",
-    "N": "forward in no_sync",
-    "G": "forward in no_grad",
-    "M": "forward through .module",
-    "B": "backward of the oldest loss",
-    "S": "one backward of all losses",
-}
-FORWARDS, BACKWARDS = "FNGM", "BS"
-#: The input of the first forward, on rank 0 and on rank 1.
-SHARES = (1.0, 3.0)
 LONGEST = 6
 
 
@@ -61,7 +44,6 @@ class Sheet:
         losses: the gradients of the losses that wait for a backward, the oldest first.
         grad: what `.grad` holds.
         sends: whether the last call was a backward that takes part in an average.
-        wants: the gradients that backwards have gone through, added up: what `.grad` would be without DDP.
     """
 
     forwards: int = 0
@@ -69,14 +51,13 @@ class Sheet:
     losses: tuple[float, ...] = ()
     grad: float = 0.0
     sends: bool = False
-    wants: float = 0.0
 
 
 def after(sheet: Sheet, call: str, share: float, rules: Rules = DDP) -> Sheet:
     """Return the sheet after one more call, before an average has come back.
 
     Args:
-        call: a letter of `CALLS`. share: this rank's one of `SHARES`.
+        call: a letter of `reducer.CALLS`. share: this rank's one of `SHARES`.
     """
     if call in FORWARDS:
         losses = () if call == "G" else (share * 10.0**sheet.forwards,)
@@ -93,7 +74,6 @@ def after(sheet: Sheet, call: str, share: float, rules: Rules = DDP) -> Sheet:
         sheet.losses[taken:],
         sheet.grad + new,
         sheet.armed > 0,
-        sheet.wants + new,
     )
 
 
@@ -112,19 +92,6 @@ class Ending:
     def grads(self) -> tuple[float, float]:
         """The values of `.grad` on both ranks."""
         return self.sheets[0].grad, self.sheets[1].grad
-
-    @property
-    def right(self) -> float:
-        """The correct value of `.grad`: the mean of what each rank would have without DDP."""
-        return (self.sheets[0].wants + self.sheets[1].wants) / 2
-
-    def __str__(self) -> str:
-        if self.waits is not None:
-            return f"rank {self.waits} waits for ever: the other rank has made fewer averages"
-        values = " and ".join(f"{grad:g}" for grad in self.grads)
-        if self.grads == (self.right, self.right):
-            return f"{values}: right"
-        return f"{values}: no error, and wrong (right is {self.right:g} on both)"
 
 
 def ending(orders: Sequence[str], rules: Rules = DDP) -> Ending:
@@ -155,35 +122,3 @@ def possible(order: str) -> str:
         return ""
     sheet = functools.reduce(lambda before, call: after(before, call, 1.0), order, Sheet())
     return FORWARDS + (BACKWARDS if sheet.losses else "")
-
-
-def make_calls(orders: Sequence[str], wrap: Callable[[nn.Module], nn.Module] | None = None) -> float:
-    """Return `.grad` after this rank's calls on a wrapped model that has made three steps; runs on two ranks.
-
-    Args:
-        wrap: what wraps the model; DDP, if left out.
-    """
-    import torch
-    import torch.distributed as dist
-    from torch.nn.parallel import DistributedDataParallel
-
-    rank, net = dist.get_rank(), torch.nn.Linear(1, 1, bias=False)
-    ddp = (wrap or DistributedDataParallel)(net)
-    # Afterwards no forward sends anything: buckets are rebuilt, with static_graph in the third step.
-    for _ in range(3):
-        ddp(torch.ones(1, 1)).sum().backward()
-    ddp.zero_grad(set_to_none=False)
-    losses: list[torch.Tensor] = []
-    forwards = 0
-    for call in orders[rank]:
-        if call in BACKWARDS:
-            taken, losses = (losses, []) if call == "S" else (losses[:1], losses[1:])
-            torch.stack(taken).sum().backward()
-            continue
-        x = torch.full((1, 1), 10.0**forwards * SHARES[rank])
-        forwards += 1
-        with {"N": getattr(ddp, "no_sync", nullcontext), "G": torch.no_grad}.get(call, nullcontext)():
-            loss = (net if call == "M" else ddp)(x).sum()
-        losses += [loss] if loss.requires_grad else []
-    assert net.weight.grad is not None
-    return float(net.weight.grad)
