@@ -122,7 +122,10 @@ def _declared(name: str) -> Declared | None:
     make = _COMPUTED.get(name) or _defined(name)
     if any(each.default is each.empty for each in inspect.signature(make).parameters.values()):
         return None
-    explorer = make()
+    try:
+        explorer = make()
+    except RuntimeError as error:
+        raise BuildError(f"{name} cannot be shown: {error}") from error
     return explorer if isinstance(explorer, Declared) else None
 
 
@@ -244,5 +247,5 @@ def _caps() -> Declared:
 _COMPUTED: Mapping[str, Callable[[], Declared]] = {"explore_caps": _caps}
 _NOTES = {
     "explore_caps": " They are computed. In the course, two real ranks run every row of the lesson's own "
-    "model, and you add a cap."
+    "model, the last three have more positions, and you add a cap."
 }
