@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
+from html import escape
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from realranks.cells.show import widget_view
-from realranks.draw import Drawing
+from realranks.draw import Drawing, Stepper
 
 if TYPE_CHECKING:
     import ipywidgets
@@ -99,15 +101,50 @@ def tick(words: str, first: bool = False) -> ipywidgets.Checkbox:
     return widgets.Checkbox(first, description=words, indent=False)
 
 
-class _Declared(Explorer):
-    """One that `explore` has made; each control is an attribute, too, by its name."""
+#: What `explore` calls with the controls' values: a picture, and below a drawing or above a stepper some HTML.
+Draw = Callable[..., Drawing | Stepper | tuple[Drawing | Stepper, str]]
 
-    def __init__(self, controls: str, chosen: Mapping[str, ipywidgets.Widget]) -> None:
+
+class Declared(Explorer):
+    """One that `explore` has made; each control is an attribute, too, by its name.
+
+    Attributes:
+        draw, find, chosen: the function, the task and the controls that `explore` has got.
+    """
+
+    def __init__(self, draw: Draw, controls: str, find: str, chosen: Mapping[str, ipywidgets.Widget]) -> None:
         import ipywidgets as widgets
 
-        self.controls = controls
-        self.chosen = chosen
-        self.picture = widgets.HTML()
+        self.draw, self.controls, self.find, self.chosen = draw, controls, find, chosen
+        self.picture, self.steps = widgets.HTML(), widgets.Output()
+        rows: list[ipywidgets.Widget] = [to_find(find)] if find else []
+        for kind, group in groupby(chosen.values(), type):
+            alike = [*group]
+            is_short = kind in (widgets.ToggleButton, widgets.BoundedIntText)
+            rows += [widgets.HBox(alike, layout={"flex_flow": "row wrap"})] if is_short else alike
+        for control in chosen.values():
+            control.observe(self._change, names="value")
+        self.whole = widgets.VBox([*rows, self.picture, self.steps])
+
+    def _change(self, _: object) -> None:
+        try:
+            self.show()
+        except RuntimeError as error:  # an exception in a callback is shown nowhere
+            self.picture.value = f"<pre>{escape(str(error))}</pre>"
+
+    @in_turn
+    def show(self) -> Drawing:
+        """Draw what the controls now ask for."""
+        drawn = self.draw(**{name: control.value for name, control in self.chosen.items()})
+        shown, words = drawn if isinstance(drawn, tuple) else (drawn, "")
+        if isinstance(shown, Drawing):
+            self.picture.value = shown.svg() + words
+            return shown
+        # Outputs of a widget run the scripts in them; the value of an HTML widget does not.
+        data = {"text/html": shown.html(), "text/plain": repr(shown)}
+        self.picture.value = words
+        self.steps.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
+        return shown.strip()
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -117,37 +154,25 @@ class _Declared(Explorer):
 
 
 def explore(
-    draw: Callable[..., Drawing | tuple[Drawing, str]],
+    draw: Draw,
     words: str,
     find: str = "",
     still: Drawing | None = None,
     /,
     **controls: ipywidgets.Widget,
-) -> _Declared:
+) -> Declared:
     """Return controls above a picture that each change draws anew.
 
+    The web site has its own controls, and what `draw` returns for each of their settings.
+
     Args:
-        draw: takes the controls' values by their names; a text that it returns too is shown below the picture.
+        draw: takes the controls' values by their names; words that it returns too are HTML.
         words: what can be played with.
         find: see `to_find`.
         still: the picture before anything is changed; without it, it is drawn.
     """
-    import ipywidgets as widgets
-
-    explorer = _Declared(words, controls)
-
-    @in_turn
-    def show(_: object = None) -> Drawing:
-        drawn = draw(**{name: control.value for name, control in controls.items()})
-        drawing, below = drawn if isinstance(drawn, tuple) else (drawn, "")
-        explorer.picture.value = drawing.svg() + below
-        return drawing
-
-    explorer.static = still or show()
+    explorer = Declared(draw, words, find, controls)
+    explorer.static = still or explorer.show()
     if still is not None:
         explorer.picture.value = still.svg()
-    for control in controls.values():
-        control.observe(show, names="value")
-    goals = [to_find(find)] if find else []
-    explorer.whole = widgets.VBox([*goals, *controls.values(), explorer.picture])
     return explorer

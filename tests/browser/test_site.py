@@ -15,6 +15,8 @@ from tools.site.front import CHOICES
 
 ROOT = Path(__file__).parents[2]
 LESSONS = sorted(path.stem for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
+#: One that is computed, and one on real ranks: recording all of them takes minutes.
+RECORDED = {"explore_stages", "explore_rings"}
 REPOSITORY = "https://github.com/OWNER/REPOSITORY"
 
 pytestmark = pytest.mark.filterwarnings("ignore::sphinx.deprecation.RemovedInSphinx11Warning")
@@ -23,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sphinx.deprecation.RemovedInSph
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("site")
-    build_site(ROOT, out, REPOSITORY)
+    build_site(ROOT, out, REPOSITORY, recorded=RECORDED)
     return out
 
 
@@ -135,21 +137,54 @@ def test_no_run_that_was_predicted_is_in_sight(site, page, stem):
     assert not any(one.is_visible() for one in told.all())
 
 
-def test_an_explorable_needs_no_kernel(site, page, shots):
-    page.goto((site / "notebooks" / "04_buckets.html").as_uri())
-    told = page.locator(".read-aloud")
-    expect(told).to_contain_text("Computed")
-    before, picture = told.inner_text(), page.locator(".chooser + div svg").inner_html()
-    page.get_by_label("latency (ms)", exact=True).press("ArrowDown")
-    expect(told).not_to_have_text(before)
-    assert page.locator(".chooser + div svg").inner_html() != picture
-    page.screenshot(path=shots / "site_explorable.png")
+def test_what_is_not_recorded_stays_a_still_and_says_so(site):
+    page = parsed(site / "notebooks" / "13_debugging.html")
+    (said,) = page.select(".output .recorded")
+    assert said.get_text() == "Alive in the course: the number of the column; the targets of the three ranks."
+    assert said.find_previous_sibling("img")
 
 
-def test_a_ring_of_another_size_is_chosen(site, page):
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_computed_answers_are_chosen_by_keyboard_on_a_phone(site, page, shots, scheme):
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.emulate_media(color_scheme=scheme)
+    page.goto((site / "notebooks" / "17_sharding.html").as_uri())
+    explorable = page.locator("[data-ddp-recorded]")
+    shown, said = explorable.locator(".shown"), explorable.locator(".read-aloud")
+    expect(shown.locator("img")).to_be_visible()
+    ranks = page.get_by_role("slider", name="ranks")
+    for key in ("Home", "ArrowRight"):
+        ranks.press(key)
+    expect(ranks).to_have_attribute("aria-valuetext", "2")
+    expect(said).to_contain_text("7 billion parameters, Adam, float32, 2 ranks: fits with ZeRO 2, ZeRO 3.")
+    page.get_by_role("checkbox", name="mixed precision, as in the ZeRO paper").press("Space")
+    page.get_by_role("slider", name="billions").press("Home")
+    fits = "0.1 billion parameters, Adam, mixed precision, 2 ranks: fits with DDP, ZeRO 1, ZeRO 2, ZeRO 3"
+    expect(said).to_contain_text(fits)
+    expect(shown.locator("svg")).to_contain_text(fits)
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    assert {each["id"] for each in Axe().run(page).response["violations"]} <= {"empty-table-header"}
+    explorable.screenshot(path=shots / f"site_computed_{scheme}.png")
+
+
+def test_answers_of_real_ranks_are_chosen_and_stepped_through(site, page, shots):
     page.goto((site / "notebooks" / "01_dataparallel.html").as_uri())
-    rings = page.locator("[data-panel]")
-    rings.first.scroll_into_view_if_needed()
-    page.locator(".chooser select").select_option(label="5")
-    expect(rings.nth(3)).to_be_visible()
-    expect(rings.first).to_be_hidden()
+    explorable = page.locator("[data-ddp-recorded]")
+    page.get_by_role("radio", name="4", exact=True).press("ArrowRight")
+    expect(page.get_by_role("radio", name="5", exact=True)).to_be_checked()
+    same = "The ring has given the same sums as dist.all_reduce on every rank."
+    expect(explorable.locator(".shown")).to_contain_text(same)
+    expect(explorable.locator(".read-aloud")).to_contain_text(f"A ring all-reduce on 5 ranks. {same}")
+    explorable.get_by_role("slider", name="step").press("End")
+    expect(explorable.locator("[data-is=said]")).to_contain_text("All ranks have the sums of all chunks.")
+    assert {each["id"] for each in Axe().run(page).response["violations"]} <= {"empty-table-header"}
+    explorable.screenshot(path=shots / "site_real_ranks.png")
+
+
+def test_without_scripts_the_still_is_left(site, browser):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto((site / "notebooks" / "17_sharding.html").as_uri())
+    expect(page.locator(".shown img")).to_be_visible()
+    expect(page.get_by_role("slider")).to_have_count(0)
+    context.close()

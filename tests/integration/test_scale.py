@@ -3,7 +3,7 @@
 import pytest
 
 from course_lib import run_quietly
-from course_lib.lessons.scale.all_reduces import WAYS, AllReduceExplorer, same_sums
+from course_lib.lessons.scale.all_reduces import WAYS, explore_all_reduces, same_sums
 from course_lib.lessons.scale.lab import Ring
 
 
@@ -14,13 +14,13 @@ def test_every_way_gives_the_sums_of_all_reduce(way, ranks):
 
 
 def test_a_choice_runs_on_real_ranks_and_shows_its_rounds():
-    explorer = AllReduceExplorer()
-    assert "It has run" not in explorer.said.value
+    explorer = explore_all_reduces()
+    assert "It has run on 8 ranks" in explorer.picture.value
     explorer.ranks.value = 4
     explorer.way.value = "double tree"
-    assert "gave the same sums as <code>dist.all_reduce</code>" in explorer.said.value
-    assert "4 rounds. The busiest rank sends 2 × the tensor" in explorer.said.value
-    (shown,) = explorer.picture.outputs
+    assert "gave the same sums as <code>dist.all_reduce</code>" in explorer.picture.value
+    assert "4 rounds. The busiest rank sends 2 × the tensor" in explorer.picture.value
+    (shown,) = explorer.steps.outputs
     assert shown["data"]["text/plain"].startswith("[Double tree on 4 ranks: 1. Before")
 
 

@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import tempfile
+from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -30,26 +31,29 @@ class SiteError(Exception):
     """The site could not be built, or a page of it leads nowhere; the message says which."""
 
 
-def build_site(course: Path, out: Path, repository: str = "") -> list[str]:
+def build_site(
+    course: Path, out: Path, repository: str = "", recorded: Collection[str] | None = None
+) -> list[str]:
     """Build the site.
 
     Args:
         course: a checkout, with notebooks that have been run.
         out: the folder of the HTML, which is written anew.
         repository: the address of the course's sources, for links to what is not a page, and to Binder.
+        recorded: names of the explorables that are alive on their page; left out: all that can be.
 
     Returns:
         the lessons and documents that are in it.
 
     Raises:
-        SiteError: Sphinx has something to complain about.
+        SiteError: Sphinx has something to complain about, or there are no ranks to record.
     """
     from sphinx.application import Sphinx
 
     repository = repository.rstrip("/").removesuffix(".git")
     with tempfile.TemporaryDirectory(prefix="ddp-site-") as folder:
         sources = Path(folder, "sources")
-        pages = _write_sources(course, sources, repository)
+        pages = _write_sources(course, sources, repository, recorded)
         said = io.StringIO()
         shutil.rmtree(out, ignore_errors=True)
         app = Sphinx(
@@ -62,7 +66,7 @@ def build_site(course: Path, out: Path, repository: str = "") -> list[str]:
     return pages
 
 
-def _write_sources(course: Path, into: Path, repository: str) -> list[str]:
+def _write_sources(course: Path, into: Path, repository: str, recorded: Collection[str] | None) -> list[str]:
     address = repository or "ADDRESS"
     lessons = sorted((course / "notebooks").glob("[0-9]*.ipynb"))
     notebooks = [*lessons, *(course / "notebooks" / f"{name}.ipynb" for name in ("two_hours", "glossary"))]
@@ -91,7 +95,10 @@ def _write_sources(course: Path, into: Path, repository: str) -> list[str]:
         if page in lessons:
             (into / "extra" / "notebooks" / page.name).write_bytes(_to_upload(content, address))
             top = _doors(page.name, repository)
-        write(page, page_of(json.loads(content), top))
+        try:
+            write(page, page_of(json.loads(content), top, recorded))
+        except BuildError as error:
+            raise SiteError(str(error)) from None
     index = json.loads((course / "notebooks" / "index.ipynb").read_bytes())["cells"][0]
     table = _TABLE.search("".join(index["source"]))
     assert table is not None

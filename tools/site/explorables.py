@@ -1,151 +1,251 @@
-"""Explorables that a page has without a kernel: every picture that its controls can ask for is made here.
+"""Explorables that a page has without a kernel: what `explore` draws for each setting is recorded here.
 
-Sliders have fewer positions than in the notebook. What runs on ranks there is computed here, or was recorded while the
-site was built, and the page says so.
+What the notebook calls when a control is moved is called once for each setting, on real ranks where it runs some.
+Sliders of many positions are thinned, and the page says so. Explorables that are not made by `explore` stay stills.
 """
 
 from __future__ import annotations
 
 import base64
 import gzip
+import inspect
 import itertools
 import json
-import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from html import escape
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from html import escape, unescape
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
+import course_lib
+from course_lib.lab.explorer import Declared, Explorer, buttons, explore, slider
 from course_lib.lab.network import CAPS, MODELS, NETWORKS, Network, at_pace, draw_computed
-from course_lib.lessons.dataparallel.lab import compared, ring, try_ring
-from course_lib.lessons.scale.all_reduces import WAYS, step_through
-from course_lib.lessons.scale.lab import ROUNDS, Job, draw_efficiency
-from realranks.cells.run import run_quietly
 from realranks.draw import Drawing
 from realranks.draw.scripted import scripted
+from tools.plan import BuildError
 
-_CALL = re.compile(r"^(explore_\w+)\(", re.MULTILINE)
-Choices = Mapping[str, Sequence[str]]
+_CALL = re.compile(r"^(?:\w+\.)?(explore_\w+)\(", re.MULTILINE)
+_WORDS = re.compile(r"\[to be played with in a running notebook: (.*?)\] \[")
+#: The places of options that a page has, where all would take too long or too many bytes; it has the first one, too.
+_THINNED: Mapping[str, Mapping[str, Sequence[int]]] = {
+    "explore_deals": {"samples": (2, 7), "ranks": (1, 2), "epoch": (1,)},
+    "explore_kills": {"kill_at": (0, 1, *range(500, 5500, 500), -22, -3, -2, -1)},
+    "explore_lateness": {"delay": (8,), "every": (2, 4), "ranks": (0,)},
+    "explore_collectives": {"root": (3,), "rank_0": (0,), "rank_1": (0,), "rank_2": (0,), "rank_3": ()},
+    "explore_efficiency": {
+        "computing": (3, 7),
+        "gradients": (1, 5),
+        "latency": (0, 6, 7),
+        "bandwidth": (4, 7, 8),
+        "overlap": (0, 4),
+    },
+}
+#: Settings of an explorable, and bytes of its answers.
+_MOST, _HEAVY = 1000, 280_000
+_HERE = " (_THINNED in tools/site/explorables.py)"
 
 
-def explorable(source: str) -> str:
-    """Return the HTML of the explorable that this cell shows; '' for none, or for one that needs real ranks."""
-    made = _MAKERS.get(call[1]) if (call := _CALL.search(source)) else None
-    return made() if made else ""
+@dataclass(frozen=True)
+class _Control:
+    """A control of the page.
+
+    Attributes:
+        kind: `radio`, `range` or `checkbox`.
+        options: by the words on them, what the drawing function gets.
+        first: the place of what is chosen at the beginning.
+        thinned: whether the notebook has more options.
+    """
+
+    words: str
+    kind: str
+    options: Mapping[str, Any]
+    first: int
+    thinned: bool = False
+
+    def html(self, group: str) -> str:
+        if self.kind == "range":
+            shown = escape([*self.options][self.first])
+            return (
+                f'<div><label for="{group}">{escape(self.words)}</label><input type="range" id="{group}" '
+                f'max="{len(self.options) - 1}" value="{self.first}" aria-valuetext="{shown}">'
+                f'<span aria-hidden="true">{shown}</span></div>'
+            )
+        if self.kind == "checkbox":
+            checked = " checked" * self.first
+            return f'<div><label><input type="checkbox"{checked}> {escape(self.words)}</label></div>'
+        radios = "".join(
+            f'<label><input type="radio" name="{group}"{" checked" * (place == self.first)}> {escape(option)}</label>'
+            for place, option in enumerate(self.options)
+        )
+        return f"<fieldset><legend>{escape(self.words)}</legend>{radios}</fieldset>"
 
 
-def _pictures(
-    label: str, note: str, choices: Choices, draw: Callable[..., Drawing], first: Sequence[int]
-) -> str:
-    """Return a control for each choice, and the drawing of what is chosen.
+def alive(source: str, output: Mapping[str, Any], recorded: Collection[str] | None = None) -> str:
+    """Return the HTML of the explorable that a cell shows in this output; '' if it shows none.
 
     Args:
-        draw: gets the place of each choice among its options.
-        first: what is chosen at the beginning.
+        source: of the cell.
+        output: as nbformat has it; its HTML is the still, its text says what can be played with.
+        recorded: names of those whose settings are recorded, which takes up to a minute each; left out: all.
+
+    Raises:
+        BuildError: a setting cannot be recorded, or there are too many of them.
     """
-    found: dict[str, int] = {}
-    said: dict[int, str] = {}
-    index: list[int] = []
-    for places in itertools.product(*(range(len(options)) for options in choices.values())):
-        drawing = draw(*places)
-        number = found.setdefault(drawing.svg(), len(found))
-        said[number] = drawing.title
-        index.append(number)
-    packed = gzip.compress(json.dumps([*found]).encode(), mtime=0)
+    call = _CALL.search(source)
+    data = {kind: "".join(text) for kind, text in output.get("data", {}).items() if kind.startswith("text")}
+    words = _WORDS.match(data.get("text/plain", ""))
+    if not call or not words:
+        return ""
+    explorer = _declared(call[1]) if recorded is None or call[1] in recorded else None
+    if explorer is None:
+        return f'{data["text/html"]}<p class="recorded">Alive in the course: {escape(words[1])}.</p>'
+    note, controls, answers = _record(call[1], explorer)
+    find = f"<p><b>Find</b> {explorer.find}</p>" if explorer.find else ""
+    form = "".join(control.html(f"{call[1]}-{number}") for number, control in enumerate(controls))
+    return scripted(
+        "recorded",
+        words[1],
+        900,
+        f'{find}<form class="chooser" autocomplete="off" hidden>{form}</form>'
+        f'<div class="shown">{data["text/html"]}</div>'
+        f'<p class="read-aloud" aria-live="polite"></p><p class="recorded">{note}</p>',
+        {"options": [[*control.options] for control in controls], "packed": answers},
+        folder=Path(__file__).parent,
+    )
+
+
+def _declared(name: str) -> Declared | None:
+    """Return the explorable of this name; None if it is not made by `explore`, or needs what its notebook has run."""
+    make = _COMPUTED.get(name) or _defined(name)
+    if any(each.default is each.empty for each in inspect.signature(make).parameters.values()):
+        return None
+    try:
+        explorer = make()
+    except RuntimeError as error:
+        raise BuildError(f"{name} cannot be shown: {error}") from error
+    return explorer if isinstance(explorer, Declared) else None
+
+
+def _defined(name: str) -> Callable[..., Explorer]:
+    folder = Path(course_lib.__file__).parent
+    for path in folder.rglob("*.py"):
+        if f"\ndef {name}(" in path.read_text(encoding="utf-8"):
+            module = ".".join(path.relative_to(folder.parent).with_suffix("").parts)
+            make: Callable[..., Explorer] = getattr(import_module(module), name)
+            return make
+    raise BuildError(f"{name} is not defined in course_lib")
+
+
+def _record(name: str, explorer: Declared) -> tuple[str, Sequence[_Control], str]:
+    """Draw every setting of this explorable.
+
+    Returns:
+        a note on what was recorded, the controls, and the answers, packed for recorded.js.
+    """
+    thinned = _THINNED.get(name, {})
+    controls = [_control(each, control, thinned.get(each)) for each, control in explorer.chosen.items()]
+    settings = [*itertools.product(*(control.options.values() for control in controls))]
+    if len(settings) > _MOST:
+        raise BuildError(f"{name} has {len(settings):,} settings: thin its sliders{_HERE}")
+
+    def answer(setting: Sequence[object]) -> tuple[str, str]:
+        chosen = dict(zip(explorer.chosen, setting, strict=True))
+        for tries_left in (2, 1, 0):
+            try:
+                return _answer(explorer.draw(**chosen), name)
+            except Exception as error:  # on a busy machine, ranks may not be ready in time
+                if not tries_left:
+                    raise BuildError(f"{name} with {chosen} cannot be recorded: {error!r}") from error
+        raise AssertionError
+
+    with ThreadPoolExecutor(4) as pool:
+        found = [*pool.map(answer, settings)]
+    note = f"{len(settings):,} settings, recorded when this page was made."
+    if fewer := [control.words for control in controls if control.thinned]:
+        note += f" In the course there are more of: {escape(', '.join(fewer))}."
+    packed = _packed(found)
+    if len(packed) > _HEAVY:
+        raise BuildError(f"The answers of {name} take {len(packed):,} bytes: thin its sliders{_HERE}")
+    return f"{note}{_NOTES.get(name, '')}", controls, packed
+
+
+def _control(name: str, control: Any, places: Sequence[int] | None) -> _Control:
+    """Translate a control of the notebook; `places` are those of the options that the page has."""
+    words = (control.description or name).rstrip(":")
+    if hasattr(control, "options"):
+        pairs = control.options.items() if isinstance(control.options, Mapping) else control.options
+        options = [pair if isinstance(pair, tuple) else (str(pair), pair) for pair in pairs]
+        kind = "radio" if hasattr(control, "button_style") else "range"
+    elif isinstance(control.value, bool):
+        options, kind = [("off", False), ("on", True)], "checkbox"
+    else:
+        options = [(str(number), number) for number in range(control.min, control.max + 1)]
+        kind = "range"
+    first = next(option for option in options if option[1] == control.value)
+    kept = options
+    if places is not None:
+        chosen = {options[place] for place in places} | {first}
+        kept = [option for option in options if option in chosen]
+    return _Control(words, kind, dict(kept), kept.index(first), len(kept) < len(options))
+
+
+def _answer(drawn: Any, name: str) -> tuple[str, str]:
+    """Return the HTML of what was drawn, and what is read aloud of it."""
+    shown, words = drawn if isinstance(drawn, tuple) else (drawn, "")
+    if isinstance(shown, Drawing):
+        html = shown.svg() + words
+    else:
+        # The strip for pages without a script weighs as much as all frames.
+        html = words + re.sub(r"<img [^>]*>", "", shown.html())
+    said = unescape(re.sub(r"<svg.*?</svg>|<[^>]+>", "", words))
+    html = re.sub(r'(="-?\d+\.\d)\d"', r'\1"', html)  # a hundredth of a pixel is not seen, but weighs
+    # Only one answer is in sight at a time: what they have in common is equal.
+    return re.sub(r"\bddp-[0-9a-f]{8}-", f"ddp-{name}-", html), f"{shown.title}. {said}".strip()
+
+
+def _packed(found: Iterable[tuple[str, str]]) -> str:
+    """Store equal answers once, and of all answers equal elements once."""
+    answers: dict[tuple[str, str], int] = {}
+    index = [answers.setdefault(each, len(answers)) for each in found]
+    parts: dict[str, int] = {}
     data = {
-        "choices": [{"name": name, "options": [*options]} for name, options in choices.items()],
-        "first": [*first],
+        "answers": [
+            [parts.setdefault(part, len(parts)) for part in re.split(r"(?=<|\\u003c)", html)]
+            for html, _ in answers
+        ],
         "index": index,
-        "said": [said[number] for number in range(len(found))],
-        "packed": base64.b64encode(packed).decode(),
+        "said": [said for _, said in answers],
+        "parts": [*parts],
     }
-    return f"<p>{note}</p>" + _with(label, draw(*first).html(), data)
+    written = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return base64.b64encode(gzip.compress(written.encode(), mtime=0)).decode()
 
 
-def _panels(label: str, note: str, panels: Mapping[str, str], names: Sequence[str]) -> str:
-    """Return a selector of HTML panels, by what is chosen for each name, joined by `|`."""
-    keys = [key.split("|") for key in panels]
-    options = [list(dict.fromkeys(key[place] for key in keys)) for place in range(len(names))]
-    data = {
-        "choices": [{"name": name, "options": each} for name, each in zip(names, options, strict=True)],
-        "first": [0] * len(names),
-    }
-    inside = "".join(
-        f'<div data-panel="{escape(key)}"{"" if number == 0 else " hidden"}>{html}</div>'
-        for number, (key, html) in enumerate(panels.items())
-    )
-    return f"<p>{note}</p>" + _with(label, "", data) + inside
+def _caps() -> Declared:
+    """Return what lesson 04's explorer computes, without its measured rows and without a cap of the reader's own."""
+    models = {"the lesson's (8 MiB)": None} | dict(MODELS)
+    networks = {"latency and bandwidth below": None} | dict(NETWORKS)
 
+    def draw(model: Any, network: Any, latency: int, bandwidth: int, layer: int) -> Drawing:
+        network = network or Network(1e-3 * latency, bandwidth)
+        return draw_computed(CAPS, network, model or at_pace(1e-3 * layer))
 
-def _with(label: str, image: str, data: object) -> str:
-    return scripted("chooser", label, 900, image, data, folder=Path(__file__).parent)
-
-
-def _caps() -> str:
-    latency, bandwidth, layer = (0, 2, 5, 8, 12, 20), (25, 50, 100, 200, 400, 1000), (1, 2, 5, 10)
-    choices = {
-        "model": ["the lesson's (8 MiB)", *MODELS],
-        "network": ["latency and bandwidth below", *NETWORKS],
-        "latency (ms)": [*map(str, latency)],
-        "bandwidth (MiB per s)": [*map(str, bandwidth)],
-        "backward (ms per layer)": [*map(str, layer)],
-    }
-
-    def draw(model: int, carrier: int, slow: int, wide: int, pace: int) -> Drawing:
-        network = [Network(1e-3 * latency[slow], bandwidth[wide]), *NETWORKS.values()][carrier]
-        return draw_computed(CAPS, network, [at_pace(1e-3 * layer[pace]), *MODELS.values()][model])
-
-    note = "Computed. In the notebook, two real ranks run every row of the lesson's own model, and you add a cap."
-    return _pictures("When does DDP send what?", note, choices, draw, (0, 0, 3, 2, 2))
-
-
-def _efficiency() -> str:
-    computing, gradients, latency = (10, 50, 200, 1000), (10, 100, 1000), (0, 10, 100, 1000)
-    bandwidth, overlap = (1.25, 12.5, 33, 50, 300, math.inf), (0, 50, 100)
-    choices = {
-        "computing on one rank (ms)": [*map(str, computing)],
-        "gradients (MB)": [*map(str, gradients)],
-        "latency of a round (µs)": [*map(str, latency)],
-        "bandwidth (GB/s)": [*map(str, bandwidth[:-1]), "without end"],
-        "backward that hides sending (%)": [*map(str, overlap)],
-        "rounds": [*ROUNDS],
-    }
-
-    def draw(own: int, size: int, slow: int, wide: int, hidden: int, way: int) -> Drawing:
-        network = latency[slow] / 1e6, bandwidth[wide] * 1e9
-        return draw_efficiency(
-            Job(computing[own] / 1e3, gradients[size] * 1e6, *network, overlap[hidden] / 100, [*ROUNDS][way])
-        )
-
-    return _pictures(
-        "How well do ranks scale?", "Computed, as in the notebook.", choices, draw, (1, 1, 1, 2, 0, 0)
+    return explore(
+        draw,
+        "model, network, latency, bandwidth, backward",
+        model=buttons("model", models),
+        network=buttons("network", networks),
+        latency=slider("latency (ms)", (0, 8, 20), 8),
+        bandwidth=slider("bandwidth (MiB per s)", (25, 100), 100),
+        layer=slider("backward (ms per layer)", (1, 5), 5),
     )
 
 
-def _all_reduces() -> str:
-    panels = {f"{way}|{ranks}": step_through(way, ranks).html() for way in WAYS for ranks in (4, 8)}
-    return _panels(
-        "Five ways to make an all-reduce",
-        "In the notebook, real ranks run each of them.",
-        panels,
-        ("way", "ranks"),
-    )
-
-
-def _rings() -> str:
-    panels = {}
-    for ranks in (2, 3, 4, 5, 6):
-        values = run_quietly(try_ring, ranks=ranks, backend="gloo").values
-        states = {rank: values[rank]["states"] for rank in sorted(values)}
-        panels[str(ranks)] = compared(values) + ring(states).html()
-    return _panels(
-        "A ring, chunk by chunk", "Recorded on real ranks when this page was made.", panels, ("ranks",)
-    )
-
-
-_MAKERS: Mapping[str, Callable[[], str]] = {
-    "explore_caps": _caps,
-    "explore_efficiency": _efficiency,
-    "explore_all_reduces": _all_reduces,
-    "explore_rings": _rings,
+_COMPUTED: Mapping[str, Callable[[], Declared]] = {"explore_caps": _caps}
+_NOTES = {
+    "explore_caps": " They are computed. In the course, two real ranks run every row of the lesson's own "
+    "model, the last three have more positions, and you add a cap."
 }

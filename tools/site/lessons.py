@@ -3,39 +3,41 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from html import escape
 from typing import Any
 
 from course_lib.learner.course import Cell, fold_explanations
-from tools.site.explorables import explorable
+from tools.site.explorables import alive
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _SHOW = "What the run says"
 
 
-def page_of(notebook: dict[str, Any], top: str = "") -> str:
+def page_of(notebook: dict[str, Any], top: str = "", recorded: Collection[str] | None = None) -> str:
     """Return the notebook as Markdown for MyST.
 
     Args:
         notebook: as `json.load` reads it; its cells are changed.
         top: Markdown that comes after the first cell.
+        recorded: see `explorables.alive`.
     """
     cells: list[Cell] = notebook["cells"]
     answers = [id(cell) for cell in fold_explanations(cells)]
     pages = [
         "".join(cell["source"])
         if cell["cell_type"] == "markdown"
-        else _code(cell, folded=id(cell) in answers)
+        else _code(cell, recorded, folded=id(cell) in answers)
         for cell in cells
     ]
     return "\n\n".join(filter(None, [pages[0], top, *pages[1:]])) + "\n"
 
 
-def _code(cell: Cell, *, folded: bool) -> str:
+def _code(cell: Cell, recorded: Collection[str] | None, *, folded: bool) -> str:
     source = "".join(cell["source"])
     hidden = cell["metadata"].get("jupyter") == {"source_hidden": True}
     code = f"``````ipython3\n{source}\n``````"
-    played = explorable(source)
+    played = "".join(alive(source, output, recorded) for output in cell["outputs"])
     shown = played or "\n".join(map(output_html, cell["outputs"]))
     if not shown.strip():
         return "" if hidden else code

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from course_lib.lab.explorer import Explorer, in_turn, to_find
+from course_lib.lab.explorer import Explorer, buttons, explore
 from realranks.cells.run import run_quietly
 from realranks.draw import Arrow, Bar, Box, Drawing, Frame, Lane, Stepper, Text, lanes
 from realranks.draw.drawing import Shape
@@ -196,48 +196,29 @@ def try_ring() -> dict[str, object]:
     return {"states": states, "same": torch.equal(x, summed), "sent": sent}
 
 
-class RingExplorer(Explorer):
-    """Choose how many ranks: a ring runs on as many processes, is compared with all_reduce, and is stepped through."""
+def explore_rings(outcome: Outcome | None = None) -> Explorer:
+    """Return controls for how many ranks: a ring runs on as many, beside all_reduce, and is stepped through.
 
-    controls = "a ring of 2 to 8 ranks, step by step"
+    Args:
+        outcome: as for `draw_ring`; the end of its ring is the first picture.
+    """
 
-    def __init__(self, first: Stepper) -> None:
-        import ipywidgets as widgets
-
-        last = first.frames[-1]
-        self.static = replace(
-            last.drawing, alt=last.said
-        )  # the end of the ring that the lesson has just seen
-        self.ranks = widgets.ToggleButtons(options=[2, 3, 4, 5, 6, 8], value=None, description="ranks")
-        self.ranks.style.button_width = "3em"
-        goal = to_find(
-            "the smallest ring in which the busiest rank sends at most a third of what device 0 would send to all "
-            "others."
-        )
-        self.said = widgets.HTML("<i>Choose how many: they start, and the ring can be stepped through.</i>")
-        self.picture = widgets.Output()
-        self.ranks.observe(self._run_and_show, names="value")
-        self.whole = widgets.VBox([goal, self.ranks, self.said, self.picture])
-
-    @in_turn
-    def _run_and_show(self, _: object) -> None:
-        outcome = run_quietly(try_ring, ranks=self.ranks.value, backend="gloo")
+    def draw(ranks: int) -> tuple[Stepper, str]:
+        outcome = run_quietly(try_ring, ranks=ranks, backend="gloo")
         values = {rank: outcome.values[rank] for rank in sorted(outcome.values)}
         stepper = ring({rank: value["states"] for rank, value in values.items()})
-        self.said.value = compared(values) + draw_busiest(values).svg()
-        # Outputs of a widget run the scripts in them; the value of an HTML widget does not.
-        self.picture.outputs = (
-            {
-                "output_type": "display_data",
-                "data": {"text/html": stepper.html(), "text/plain": repr(stepper)},
-                "metadata": {},
-            },
-        )
+        return stepper, compared(values) + draw_busiest(values).svg()
 
-
-def explore_rings(outcome: Outcome) -> RingExplorer:
-    """Return the controls and the stepper, to be the last line of a cell; `outcome` as for `draw_ring`."""
-    return RingExplorer(draw_ring(outcome))
+    states = outcome["states"] if outcome else {}
+    last = ring(states).frames[-1] if states else None
+    return explore(
+        draw,
+        "a ring of 2 to 8 ranks, step by step",
+        "the smallest ring in which the busiest rank sends at most a third of what device 0 would send to all "
+        "others.",
+        replace(last.drawing, alt=last.said) if last else None,
+        ranks=buttons("ranks", [2, 3, 4, 5, 6, 8], len(states) or 4, "5em"),
+    )
 
 
 def compared(values: Mapping[int, Mapping[str, object]]) -> str:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from course_lib.lab.explorer import Explorer, in_turn, to_find
+from course_lib.lab.explorer import Explorer, buttons, explore
 from realranks.cells.run import run_quietly
 from realranks.draw import Arrow, Box, Drawing, Text
 from realranks.draw.drawing import Shape
@@ -158,48 +158,38 @@ def call_collective(name: str, root: int, numbers: Sequence[float]) -> list[floa
     return [float(number) for number in held.tolist()]
 
 
-class CollectivesExplorer(Explorer):
-    """Choose a collective, its root and the ranks' numbers: each choice is a run on four real ranks, drawn at once."""
-
-    controls = f"{', '.join(COLLECTIVES)}, the root, the ranks' numbers"
-
-    def __init__(self, outcome: Outcome) -> None:
-        import ipywidgets as widgets
-
-        name, brought = next(iter(COLLECTIVES)), outcome["mine"]
-        held = {rank: outcome["after"][rank][name] for rank in sorted(brought)}
-        self.static = draw_one(held, name, _ROOT, [brought[rank][0] for rank in sorted(brought)])
-        self.name = widgets.ToggleButtons(options=list(COLLECTIVES), description="collective")
-        self.root = widgets.ToggleButtons(options=[0, 1, 2, 3], value=_ROOT, description="root")
-        self.root.style.button_width = "3em"
-        self.numbers = [
-            widgets.BoundedIntText(
-                value=2**rank, min=0, max=99, description=f"rank {rank}", layout={"width": "9.5em"}
-            )
-            for rank in range(4)
-        ]
-        goal = to_find(
-            "four numbers and a root with which <code>broadcast</code> and <code>all_reduce</code> leave the same on "
-            "every rank."
-        )
-        self.picture = widgets.HTML(self.static.svg())
-        for control in (self.name, self.root, *self.numbers):
-            control.observe(self._run_and_draw, names="value")
-        self.whole = widgets.VBox([goal, self.name, self.root, widgets.HBox(self.numbers), self.picture])
-
-    @in_turn
-    def _run_and_draw(self, _: object) -> None:
-        name, root, brought = self.name.value, self.root.value, [number.value for number in self.numbers]
-        self.picture.value = draw_one(run_collective(name, root, brought), name, root, brought).svg()
-
-
-def explore_collectives(outcome: Outcome) -> CollectivesExplorer:
-    """Return the controls and the picture, to be the last line of a cell.
+def explore_collectives(outcome: Outcome | None = None) -> Explorer:
+    """Return controls for a collective, its root and the ranks' numbers: each choice runs on four real ranks.
 
     Args:
         outcome: as for `draw_collectives`; the picture begins with its first collective.
     """
-    return CollectivesExplorer(outcome)
+    import ipywidgets as widgets
+
+    def draw(name: str, root: int, **numbers: int) -> Drawing:
+        brought = [*numbers.values()]
+        return draw_one(run_collective(name, root, brought), name, root, brought)
+
+    first, still = next(iter(COLLECTIVES)), None
+    if outcome:
+        held = {rank: outcome["after"][rank][first] for rank in range(_LESSONS_RANKS)}
+        still = draw_one(held, first, _ROOT, [outcome["mine"][rank][0] for rank in range(_LESSONS_RANKS)])
+    numbers = {
+        f"rank_{rank}": widgets.BoundedIntText(
+            value=2**rank, min=0, max=99, description=f"rank {rank}", layout={"width": "9.5em"}
+        )
+        for rank in range(_LESSONS_RANKS)
+    }
+    return explore(
+        draw,
+        f"{', '.join(COLLECTIVES)}, the root, the ranks' numbers",
+        "four numbers and a root with which <code>broadcast</code> and <code>all_reduce</code> leave the same on "
+        "every rank.",
+        still,
+        name=buttons("collective", list(COLLECTIVES), first),
+        root=buttons("root", range(_LESSONS_RANKS), _ROOT),
+        **numbers,
+    )
 
 
 def run_collective(name: str, root: int, numbers: Sequence[float]) -> dict[int, list[float]]:

@@ -16,7 +16,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from course_lib.lab.explorer import Explorer, in_turn
+from course_lib.lab.explorer import Explorer, buttons, explore
 from realranks.cells.run import run_quietly
 from realranks.draw import Arrow, Box, Drawing, Text
 from realranks.draw.drawing import Shape, text_width
@@ -412,45 +412,26 @@ def _words(start: Start, rank: int) -> str:
     return f"rank {rank} waits for {awaited}" if awaited else f"rank {rank} is in the group"
 
 
-class StartExplorer(Explorer):
-    """Choose who has come, and who holds the store: each choice is a start of real ranks, drawn when it is over."""
+def explore_start(first: Start | None = None) -> Explorer:
+    """Return controls for who comes and who holds the store: each choice is a start of real ranks.
 
-    controls = "who comes, and who holds the store"
+    Args:
+        first: what is shown before a choice; left out, nobody has come.
+    """
+    import ipywidgets as widgets
 
-    def __init__(self, first: Start) -> None:
-        import ipywidgets as widgets
+    def draw(holder: str, **comes: bool) -> tuple[Drawing, str]:
+        start = start_ranks([rank for rank, come in enumerate(comes.values()) if come], holder)
+        words = "\n".join(f"rank {rank}: {said}" for rank, said in start.said.items() if said)
+        return draw_start(start), f"<pre>{escape(words)}</pre>"
 
-        self.static = draw_start(first)
-        self.come = [
-            widgets.ToggleButton(
-                value=rank in first.said, description=f"rank {rank} comes", layout={"width": "8.5em"}
-            )
-            for rank in range(RANKS)
-        ]
-        self.holder = widgets.ToggleButtons(options=[AGENT, RANK_0], value=first.holder, description="")
-        self.holder.style.button_width = "14em"
-        self.status = widgets.HTML("<i>Choose who comes. A start takes a second or two.</i>")
-        self.picture = widgets.HTML(self.static.svg())
-        for control in (*self.come, self.holder):
-            control.observe(self._start_and_draw, names="value")
-        self.whole = widgets.VBox([widgets.HBox(self.come), self.holder, self.status, self.picture])
-
-    @in_turn
-    def _start_and_draw(self, _: object) -> None:
-        come = [rank for rank, button in enumerate(self.come) if button.value]
-        self.status.value = "<i>The ranks start, and those that wait wait until their time is up ...</i>"
-        try:
-            start = start_ranks(come, self.holder.value)
-            words = "\n".join(f"rank {rank}: {said}" for rank, said in start.said.items() if said)
-            self.picture.value = f"{draw_start(start).svg()}<pre>{escape(words)}</pre>"
-        except RuntimeError as error:  # an exception in a callback is shown nowhere
-            self.picture.value = f"<pre>{escape(str(error))}</pre>"
-        self.status.value = "<i>That is who waits for whom; torch's own words are below.</i>"
-
-
-def explore_start(first: Start) -> StartExplorer:
-    """Return the controls and the picture, which begins with this start; to be the last line of a cell."""
-    return StartExplorer(first)
+    first = first or Start(AGENT, {}, frozenset())
+    come = {
+        f"rank_{rank}": widgets.ToggleButton(rank in first.said, description=f"rank {rank} comes")
+        for rank in range(RANKS)
+    }
+    holder = buttons("", [AGENT, RANK_0], first.holder, "0")
+    return explore(draw, "who comes, and who holds the store", "", draw_start(first), **come, holder=holder)
 
 
 # --- the end ---------------------------------------------------------------------------------------------------------

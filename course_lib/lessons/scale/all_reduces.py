@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from course_lib.lab.explorer import Explorer, in_turn, to_find
+from course_lib.lab.explorer import Explorer, buttons, explore
 from realranks.cells.run import run_quietly
 from realranks.draw import Arrow, Box, Drawing, Frame, Stepper, Text
 from realranks.draw.drawing import Shape
@@ -278,56 +278,27 @@ def _frame(way: str, held: list[list[set[int]]], messages: Sequence[Message]) ->
     return Drawing(760, bottom + 110, tuple(shapes), "", f"{way.capitalize()}: what each rank holds")
 
 
-class AllReduceExplorer(Explorer):
-    """Choose a way and a number of ranks: real ranks run it, and it can be stepped through."""
+def explore_all_reduces() -> Explorer:
+    """Return controls for a way and a number of ranks: real ranks run it, and it is stepped through."""
 
-    controls = "five ways to make an all-reduce, on 4, 8 or 16 ranks, round by round"
-
-    def __init__(self) -> None:
-        import ipywidgets as widgets
-
-        first = step_through("ring", 8)
-        alt = (
-            "A ring on 8 ranks: in each of 14 rounds every rank sends an eighth of the tensor to the next one"
-        )
-        self.static = replace(first.strip(), alt=alt)
-        self.way = widgets.ToggleButtons(options=list(WAYS), description="way")
-        self.ranks = widgets.ToggleButtons(options=[4, 8, 16], value=8, description="ranks")
-        for buttons in (self.way, self.ranks):
-            buttons.style.button_width = "8em"
-            buttons.observe(self._run_and_show, names="value")
-        goal = to_find(
-            "the way in which no rank sends more than in the ring, in fewer rounds; the one that sends least over the "
-            "border between two machines; and how the rounds of each grow from 8 to 16 ranks."
-        )
-        self.said = widgets.HTML()
-        self.picture = widgets.Output()
-        self._show(first, "")
-        self.whole = widgets.VBox([goal, self.way, self.ranks, self.said, self.picture])
-
-    @in_turn
-    def _run_and_show(self, _: object) -> None:
-        way, n = self.way.value, self.ranks.value
-        same = all(run_quietly(same_sums, way, ranks=n, backend="gloo").values.values())
-        word = "the same sums as" if same else "other sums than"
-        ran = f" It has run on {n} ranks, and gave {word} <code>dist.all_reduce</code>."
-        self._show(step_through(way, n), ran)
-
-    def _show(self, stepper: Stepper, ran: str) -> None:
-        found = count(self.way.value, self.ranks.value)
-        self.said.value = (
+    def draw(way: str, ranks: int) -> tuple[Stepper, str]:
+        same = all(run_quietly(same_sums, way, ranks=ranks, backend="gloo").values.values())
+        found = count(way, ranks)
+        return step_through(way, ranks), (
             f"<p>{found.rounds} rounds. The busiest rank sends {found.busiest:g} × the tensor, and "
-            f"{found.cable:g} × the tensor passes the border each way.{ran}</p>"
-        )
-        self.picture.outputs = (
-            {
-                "output_type": "display_data",
-                "data": {"text/html": stepper.html(), "text/plain": repr(stepper)},
-                "metadata": {},
-            },
+            f"{found.cable:g} × the tensor passes the border each way. It has run on {ranks} ranks, and gave "
+            f"{'the same sums as' if same else 'other sums than'} <code>dist.all_reduce</code>.</p>"
         )
 
-
-def explore_all_reduces() -> AllReduceExplorer:
-    """Return the controls and the stepper, to be the last line of a cell."""
-    return AllReduceExplorer()
+    alt = "A ring on 8 ranks: in each of 14 rounds every rank sends an eighth of the tensor to the next one"
+    explorer = explore(
+        draw,
+        "five ways to make an all-reduce, on 4, 8 or 16 ranks, round by round",
+        "the way in which no rank sends more than in the ring, in fewer rounds; the one that sends least over the "
+        "border between two machines; and how the rounds of each grow from 8 to 16 ranks.",
+        replace(step_through("ring", 8).strip(), alt=alt),
+        way=buttons("way", list(WAYS), label="5em"),
+        ranks=buttons("ranks", [4, 8, 16], 8, "5em"),
+    )
+    explorer.show()
+    return explorer

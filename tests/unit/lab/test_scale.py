@@ -134,4 +134,4 @@ def test_drawings_fit_on_the_page_and_say_what_is_to_be_seen():
         assert drawing.width <= 760
         assert drawing.alt
         assert all(0 <= shape.y <= drawing.height for shape in drawing.shapes if isinstance(shape, Text))
-    assert "14 rounds" in explorer.said.value
+    assert "14 rounds" in explorer.picture.value
