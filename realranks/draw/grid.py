@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from realranks.draw.drawing import Box, Drawing, Shape, Text, text_width
+from realranks.draw.drawing import WIDEST, Box, Drawing, Shape, Text, text_width
 
 _HEIGHT, _MAX_WIDTH, _LEAST_COLUMN = 30, 760, 20
 
@@ -47,6 +47,9 @@ def grid(
         Text(left + (number + 0.5) * width, bottom + 15, name, 11, "middle", faint=True)
         for number, name in enumerate(columns)
     ]
-    shapes.append(Text(left, bottom + 33, axis, 12, faint=True))
-    full = max(left + width * len(columns), left + text_width(axis), text_width(title, 14) + 16) + 14
+    begins = max(
+        8, min(left, WIDEST - 14 - text_width(axis))
+    )  # a long line begins below the names of the rows
+    shapes.append(Text(begins, bottom + 33, axis, 12, faint=True))
+    full = max(left + width * len(columns), begins + text_width(axis), text_width(title, 14) + 16) + 14
     return Drawing(full, bottom + 42, tuple(shapes), alt, title)
