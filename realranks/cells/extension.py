@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from realranks.cells import magics, show
+from realranks.cells import commands, magics, show
 from realranks.cells.machine import machine
 from realranks.cells.run import run
 from realranks.ranks.kernel.gpus import find_gpus_early
@@ -20,6 +20,7 @@ def load(shell: InteractiveShell) -> None:
     os.environ.setdefault("PYTHON_COLORS", "0")  # a kernel wants colours; `log = !torchrun ...` wants a text
     magics.register(shell)
     show.register()
+    commands.register()
     shell.push({"run": run, "machine": machine}, interactive=False)
 
 

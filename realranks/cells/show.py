@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _LIVE_AFTER = 0.4
 #: The same for answers: most are graded sooner, on a machine that is not busy.
 _TRIALS_AFTER = 1.5
+#: An output that takes no room: JupyterLab would give an empty one a line, because its prompt has one.
+_NO_ROOM = "<style>.jp-OutputArea-child:has([data-ddp-over]) { display: none }</style><i data-ddp-over></i>"
 #: What rewrites the HTML that a learner sees (`rewrite_html`).
 _REWRITERS: list[Callable[[str], str]] = []
 #: What a PNG begins with; behind it come its chunks: length, kind, data, checksum.
@@ -130,6 +132,11 @@ class OutputSlot:
             self._publish(text, html)
         else:
             print(text, flush=True)
+
+    def remove(self) -> None:
+        """Leave nothing to be seen of the progress; Jupyter cannot take one of a cell's outputs away."""
+        if self._handle is not None:
+            self._handle.update({"text/plain": "", "text/html": _NO_ROOM}, raw=True)
 
     def _publish(self, text: str, html: str) -> None:
         from IPython.display import display

@@ -113,6 +113,8 @@ def judge_saved(folder: Path) -> NoReturn:
         runs = by_run(read_saved(folder))
     except NotesError as error:
         refuse(str(error))
+    if not runs:
+        refuse(f"{folder} holds no file of --attach --save.")
     _report(runs)
 
 

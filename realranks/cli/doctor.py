@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import sys
 import traceback
@@ -15,7 +14,7 @@ from realranks import own_code
 from realranks.cli.attach import Json, attached, judge_saved
 from realranks.cli.doctor_report import show
 from realranks.cli.json_report import Judged, as_json, refuse, run_record, running_record
-from realranks.cli.progress_display import spinner
+from realranks.cli.progress_display import StatusLine, status_line
 from realranks.outcome.outcome import Diagnosis
 from realranks.ranks.kernel.gang import GangError, LaunchError
 from realranks.scripts.examine import (
@@ -67,9 +66,9 @@ def _problem_with(script: Path) -> str:
     return ""
 
 
-def _say_meanwhile(found: Diagnosis) -> None:
+def _say_meanwhile(found: Diagnosis, status: StatusLine) -> None:
     lines = [f"Still running. {found.summary}", *(f"  {line}" for line in found.evidence)]
-    typer.echo("\n".join(lines), err=True)
+    print("\n".join(lines), file=status.above(sys.stderr), flush=True)
 
 
 def doctor(
@@ -165,9 +164,8 @@ def doctor(
         assert script is not None
         if problem := _problem_with(script):
             refuse(problem)
-        out, err = (None, None) if quiet else (sys.stdout, sys.stderr)
         try:
-            with spinner(script.name) if quiet else contextlib.nullcontext():
+            with status_line(wanted=not json) as status:
                 found = examine(
                     str(script),
                     context.args,
@@ -175,9 +173,10 @@ def doctor(
                     every=steps,
                     timeout=timeout,
                     patience=_PATIENCE if patience is None else patience,
-                    on_stall=_say_meanwhile if patience is None else None,
-                    out=out,
-                    err=err,
+                    on_stall=(lambda stalled: _say_meanwhile(stalled, status)) if patience is None else None,
+                    out=None if quiet else status.above(sys.stdout),
+                    err=None if quiet else status.above(sys.stderr),
+                    on_stage=status.tell,
                     launcher=launcher,
                 )
         except (GangError, LaunchError) as error:

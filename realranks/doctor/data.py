@@ -51,11 +51,10 @@ def _same_data(notes: Notes, loaders: Loaders) -> Diagnosis | None:
     shares = {loader.share for loader in loaders.values()}
     share, lines = shares.pop() if len(shares) == 1 else (), lines_of(_samples(drawn))
     if len(share) < 2:
-        return diagnosis("same_data", None, (), lines, number=len(notes), why="")
+        return diagnosis("same_data", None, (), lines, number=len(notes))
     whose = "the" if share[1] == 1 else "every rank's"
-    what = "" if share[1] == 1 else f"rank={share[0]}, "
-    why = f", because {whose} DistributedSampler was created with {what}num_replicas={share[1]}"
-    return diagnosis("same_data.share", None, (), lines, number=len(notes), why=why)
+    given = f"num_replicas={share[1]}" if share[1] == 1 else f"rank={share[0]}, num_replicas={share[1]}"
+    return diagnosis("same_data.share", None, (), lines, number=len(notes), whose=whose, given=given)
 
 
 def _overlapping(notes: Notes, loaders: Loaders) -> Diagnosis | None:

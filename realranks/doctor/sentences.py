@@ -6,9 +6,10 @@
     advice = "give every rank the same number of batches."
     lessons = [5, 3]
 
-`uneven_batches.left` is the same kind in other words; `left_advice` is its own advice, if it has one, and so on. A word
-that is a collection of ranks is written as such a list, `{early}`, or as a verb that fits their number, `{early:has}`;
-a collective or a rank's wait is written with its line.
+`uneven_batches.left` is the same kind in other words; `left_advice` is its own advice, if it has one, and so on. A
+variant of which only the advice is its own keeps what `says` says. A word that is a collection of ranks is written as
+such a list, `{early}`, or as a verb that fits their number, `{early:has}`; a collective or a rank's wait is written
+with its line.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from realranks.outcome.outcome import Collective, Diagnosis, Outcome, Waiting
 
 #: What is filled into a sentence, by name.
 Words = dict[str, Any]
+#: What a variant may have of its own beside its sentence, and what stands there where a kind has none.
+_OWN: dict[str, Any] = {"advice": "", "lessons": (), "warning": False}
 _PLACE = re.compile(r",? at \{(\w+)\}")
 _MANY = {"is": "are", "has": "have", "was": "were", "does": "do", "it": "they", "It": "They", "its": "their"}
 
@@ -54,12 +57,16 @@ def diagnosis(
 
     Args:
         evidence: by default, what each rank of the outcome is doing, with the culprits marked.
+
+    Raises:
+        KeyError: the table has no such kind, or nothing for this variant.
     """
     kind, _, variant = name.partition(".")
     table = _tables()[kind]
+    if variant and table.keys().isdisjoint({variant, *(f"{variant}_{what}" for what in _OWN)}):
+        raise KeyError(name)
     advice, lessons, warning = (
-        table.get(f"{variant}_{what}", table.get(what, default))
-        for what, default in (("advice", ""), ("lessons", ()), ("warning", False))
+        table.get(f"{variant}_{what}", table.get(what, default)) for what, default in _OWN.items()
     )
     culprits = tuple(culprits)
     if evidence is None:

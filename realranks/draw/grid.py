@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from realranks.draw.drawing import Box, Drawing, Shape, Text, text_width
+from realranks.draw.drawing import WIDEST, Box, Drawing, Shape, Text, text_width
 
 _HEIGHT, _MAX_WIDTH, _LEAST_COLUMN = 30, 760, 20
 
@@ -48,9 +48,10 @@ def grid(
         for number, name in enumerate(columns)
     ]
     lines = axis.split("\n")
-    shapes += [
-        Text(left, bottom + 33 + 17 * number, line, 12, faint=True) for number, line in enumerate(lines)
-    ]
     words = max(map(text_width, lines))
-    full = max(left + width * len(columns), left + words, text_width(title, 14) + 16) + 14
+    begins = max(8, min(left, WIDEST - 14 - words))  # a long line begins below the names of the rows
+    shapes += [
+        Text(begins, bottom + 33 + 17 * number, line, 12, faint=True) for number, line in enumerate(lines)
+    ]
+    full = max(left + width * len(columns), begins + words, text_width(title, 14) + 16) + 14
     return Drawing(full, bottom + 25 + 17 * len(lines), tuple(shapes), alt, title)

@@ -60,6 +60,7 @@ def examine(
     on_stall: Callable[[Diagnosis], None] | None = None,
     out: TextIO | None = None,
     err: TextIO | None = None,
+    on_stage: Callable[[str], None] = lambda _: None,
     launcher: Launcher = Launcher.AUTO,
     method: str = "spawn",
 ) -> Examination:
@@ -77,6 +78,7 @@ def examine(
         waiting: sample how long ranks wait for each other.
         out, err: where lines the ranks write are passed on to as they come, marked with the rank. What a script writes
             that starts its ranks itself is passed on as it is.
+        on_stage: called with what is waited for from now on, in words.
         launcher: who starts the ranks; by default that is read from the script (see `launching`).
         method: `spawn` starts each rank as torchrun does, in an interpreter of its own, which takes two seconds.
             `forkserver` takes milliseconds, and strings have the same hash on all ranks: a set of them the same order.
@@ -87,6 +89,7 @@ def examine(
     around = as_around(every, waiting)
     path = os.path.abspath(script)
     stalled = None if on_stall is None else lambda so_far: on_stall(without_progress(so_far))
+    name = os.path.basename(path)
     if launcher is Launcher.SCRIPT or (launcher is Launcher.AUTO and starts_its_ranks(path)):
         job = Job(
             Script(path, tuple(arguments)),
@@ -96,7 +99,10 @@ def examine(
             patience=patience,
             on_stall=stalled,
         )
+        on_stage(f"running {name}, which starts its ranks itself")
         return assess(run_script_once(job, (passthrough(out), passthrough(err)), method))
+    interpreters = f"{ranks} Python interpreters, each of which loads" if ranks > 1 else "Python, which loads"
+    on_stage(f"starting {interpreters} torch")
     gang = Gang(ranks, init=False, method=method)
     try:
         for link in gang.links:
@@ -104,6 +110,8 @@ def examine(
                 link.stdout.tee = _marked(link.rank, out)
             if err is not None:
                 link.stderr.tee = _marked(link.rank, err)
+        gang.wait_ready()
+        on_stage(f"running {name} on {rank_list(range(ranks))}")
         outcome = gang.run_script(
             path,
             arguments,

@@ -3,6 +3,10 @@
 import re
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.browser
+
 PAGE = Path(__file__).parents[2] / "docs" / "cheatsheet.html"
 
 

@@ -130,10 +130,10 @@ def test_in_jupyterlab_a_traced_run_is_watched_again(open_notebook, lab):
     expect(replay.locator("[data-is=now]")).to_be_visible()
     notebook.shoot("replay", at=2)
     # After a press of a button, Shift+Enter goes on with the notebook, here as there.
-    replay.get_by_role("button", name="play").click()
-    notebook.run_next(2)
-    stepper = notebook.run_next(3)
-    stepper.get_by_role("button", name="step ›").click()
-    notebook.run_next(3)
+    stepper = notebook.run(3)
+    for index, player in ((2, replay), (3, stepper)):
+        for name in ("step ›", "play"):
+            player.get_by_role("button", name=name).click()
+            notebook.run_next(index)
     expect(notebook.run_next(4).locator("img, svg").first).to_be_visible()
     notebook.shoot("timeline", at=4)

@@ -99,3 +99,20 @@ kept.append("after")"""
     reads(notebook.run(3), r"^\s*ranks 0-3\s*\(4\.0, 2\)\s*$")
     expect(notebook.run(2)).not_to_contain_text("Error")
     reads(notebook.run(3), r"^\s*ranks 0-3\s*\(4\.0, 3\)\s*$")
+
+
+def test_a_shell_command_says_that_it_runs_and_leaves_no_gap_when_it_is_over(open_notebook, course):
+    gate = course.root / "shell_gate"
+    gate.unlink(missing_ok=True)
+    wait = f"log = !until [ -e {gate} ]; do sleep 0.02; done; echo over"
+    notebook = open_notebook(SCRATCH, START, wait, "log")
+    notebook.run(0)
+    notebook.start(1)
+    output = notebook.output(1)
+    reads(output, r"^\s*running until … \(\d+ s\)\s*$")
+    notebook.shoot("shell_command", at=1)
+    gate.touch()
+    notebook.ended(1)
+    expect(output).to_have_text("")
+    expect(output.locator(".jp-OutputArea-child")).to_be_hidden()
+    reads(notebook.run(2), "over")

@@ -1,11 +1,16 @@
 """Slides in a browser: nothing sticks out of a slide, the speaker reads the notes, and no network is asked."""
 
-from nbformat.v4 import new_markdown_cell, new_notebook
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from playwright.sync_api import expect
 
+from realranks.draw import Drawing, Frame, Stepper, Text
 from tests.browser.servers import CHECKOUT
 from tests.browser.slides_that_fit import look_at
 from tools.sections import lesson_of, read_lesson
 from tools.slides import deck_page, make_deck
+
+pytestmark = pytest.mark.browser
 
 
 def written(path, lesson):
@@ -33,3 +38,34 @@ def test_a_slide_that_holds_too_much_is_told(page, tmp_path):
     wide = "# 06 · T\n\nWords.\n\n## A\n\n" + "much" * 600
     lesson = lesson_of(new_notebook(cells=[new_markdown_cell(wide)]), "06_x")
     assert [slide.wrong for slide in look_at(page, written(tmp_path / "06.html", lesson))][-1]
+
+
+def test_a_stepper_is_built_up_frame_by_frame_forward_and_back(page, tmp_path, shots):
+    said = ("Nothing has been sent.", "Rank 0 has sent.", "Rank 1 has answered.")
+    frames = tuple(Frame(Drawing(300, 60, (Text(9, 30, text),), text), text) for text in said)
+    shown = new_output("display_data", data={"text/html": Stepper(frames, "T").html(), "text/plain": "[T]"})
+    cells = [
+        new_markdown_cell("# 06 · T\n\nWords.\n\n## A"),
+        new_code_cell("stepper", outputs=[shown]),
+        new_markdown_cell("## B\n\nWords."),
+    ]
+    lesson = lesson_of(new_notebook(cells=cells), "06_x")
+    assert [
+        slide.wrong for slide in look_at(page, written(tmp_path / "06.html", lesson)) if slide.wrong
+    ] == []
+    words = page.locator("[data-is=said]")
+    place = words.evaluate("each => Reveal.getIndices(each.closest('section'))")
+    page.evaluate("({ h, v }) => Reveal.slide(h, v, -1)", place)
+    expect(words).to_have_text(said[0])
+    for text in said[1:]:
+        page.keyboard.press("PageDown")
+        expect(words).to_have_text(text)
+    page.screenshot(path=shots / "slides_stepper.png")
+    page.keyboard.press("PageDown")
+    expect(
+        page.locator("section.present section.present h2, section.present > header h2").first
+    ).to_have_text("B")
+    page.keyboard.press("PageUp")
+    expect(words).to_have_text(said[2])
+    page.keyboard.press("PageUp")
+    expect(words).to_have_text(said[1])

@@ -1,5 +1,6 @@
 """`%%ranks` in a real kernel: options, expectations, display, several kernels side by side."""
 
+import os
 import re
 
 import pytest
@@ -274,3 +275,25 @@ def test_without_the_doctor_a_hang_is_told_and_not_explained(kernel):
     shown = kernel.run("%%ranks --no-doctor --expect hang\nif rank != 1: dist.barrier()").displays[0]
     assert shown["text/plain"].splitlines()[0] == "✓ As expected: hang: ranks 0, 2 and 3 did not finish"
     assert "odd one out" not in shown["text/plain"] + shown["text/html"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "program"),
+    [("log = !cat gate", "cat"), ("!cat {gate}", "cat"), ("!WORDS=1 /bin/cat gate", "cat")],
+)
+def test_a_shell_command_that_shows_nothing_says_that_it_runs_until_it_is_over(
+    new_kernel, tmp_path, cell, program
+):
+    kernel = new_kernel()
+    gate = tmp_path / "kernel0/gate"
+    os.mkfifo(gate)
+    kernel.run("gate = 'gate'")
+    message = kernel.start(cell)
+    shown = kernel.wait_for("display_data", message)["content"]["data"]["text/plain"]
+    assert re.fullmatch(rf"running {program} … \(\d+ s\)", shown)
+    assert "running" in kernel.wait_for("update_display_data", message)["content"]["data"]["text/html"]
+    gate.write_text("a line\n")
+    ended = kernel.finish(message)
+    assert [each["text/plain"] for each in ended.displays] == [""]
+    assert ended.stdout.strip() == ("" if cell.startswith("log") else "a line")
+    assert kernel.run("log" if cell.startswith("log") else "['a line']").value == "['a line']"

@@ -31,8 +31,10 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 #: A drawing of the course (`realranks/draw/drawing.py`).
 _DRAWING = re.compile(r'<img alt="([^"]*)"[^>]* src="data:image/svg\+xml;base64,([^"]*)">')
 _DRAWS = re.compile(r"^\s*(?:import matplotlib|from matplotlib)|\bplt\.", re.MULTILINE)
-#: A replay of the course, whatever it shows, is as high as so many lines; a line of a panel as so many of code.
+#: A replay or stepper, whatever it shows, is as high as so many lines; a line of a panel as so many of code.
 _REPLAY, _PANEL_LINE = 18, 1.15
+#: How the element of a stepper begins (`realranks/draw/scripted.py`).
+_STEPPER = 'id="ddp-stepper-'
 #: Text above a question, and above a picture: so many lines may stay.
 _LEAD, _PICTURE_LEAD = 6, 5
 
@@ -146,7 +148,8 @@ def _short(chapter: Sequence[Slide]) -> tuple[Slide, ...]:
     kept = [chapter[0]]
     for slide in chapter[1:]:
         looks = {block.look for block in slide.blocks}
-        if slide.decides or looks & {Look.QUESTION, Look.SVG, Look.PNG}:
+        in_steps = any(block.look is Look.PANEL and _STEPPER in block.content for block in slide.blocks)
+        if slide.decides or in_steps or looks & {Look.QUESTION, Look.SVG, Look.PNG}:
             kept.append(slide)
             continue
         texts = [block.content for block in slide.blocks if block.look is Look.TEXT]
@@ -357,7 +360,7 @@ def _printed(text: str) -> Iterator[Block]:
 def _panel(html: str, plain: str) -> Iterator[Block]:
     """Yield a panel of the course as it is; one that is too long, as its text."""
     html, plain = (text.replace(" (No prediction was made.)", "") for text in (html, plain))
-    # A replay works in a page as it does in a notebook.
+    # A replay or stepper works in a page as it does in a notebook.
     lines = _REPLAY if "<script" in html else code_lines(plain.splitlines()) * _PANEL_LINE
     if lines <= LINES:
         yield Block(Look.PANEL, html, lines)

@@ -30,6 +30,19 @@
     inner.dataset.fitted = size.toFixed(2);
   }
 
+  // A stepper is built up frame by frame: who goes on with the slides goes on in it, and back the same way.
+  const steppers = (slide) => (slide ? [...slide.querySelectorAll("[data-ddp-stepper]")] : []);
+  const places = (stepper) => stepper.querySelector("input[type=range]");
+  steppers(document).forEach((stepper) => {
+    for (let frame = 1; frame < Number(places(stepper).max); frame++)
+      stepper.insertAdjacentHTML("beforeend", '<i class="fragment"></i>');
+  });
+  const build = () =>
+    steppers(Reveal.getCurrentSlide()).forEach((stepper) => {
+      places(stepper).value = 1 + stepper.querySelectorAll(".fragment.visible").length;
+      places(stepper).dispatchEvent(new Event("input"));
+    });
+
   Reveal.initialize({
     width: 1280,
     height: 720,
@@ -39,10 +52,12 @@
     transition: "none",
     slideNumber: "c/t",
     controls: false,
+    pdfSeparateFragments: false, // on paper a stepper is its strip
     // What stands in a replay answers the arrow keys itself.
     keyboardCondition: (event) => !event.target.closest || !event.target.closest(".panel"),
     plugins: [RevealNotes],
   });
+  ["ready", "slidechanged", "fragmentshown", "fragmenthidden"].forEach((change) => Reveal.on(change, build));
   Reveal.on("ready", (event) => fit(event.currentSlide));
   Reveal.on("slidechanged", (event) => fit(event.currentSlide));
   Reveal.on("pdf-ready", () => document.querySelectorAll(".slides section section").forEach(fit));

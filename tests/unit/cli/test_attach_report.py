@@ -1,9 +1,14 @@
 """What `doctor --attach` and `--from` print of one run and of several, and how they end."""
 
+import json
+
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from realranks.cli import attach
+from realranks.cli.app import ENGINE
+from realranks.scripts.external import save
 from tests.records.catalogue import everything
 
 LOOKS = {each.name: each for each in everything() if each.records.kind == "attach"}
@@ -39,3 +44,28 @@ def test_ranks_that_get_on_are_no_error(printed):
     text, code = printed(SOUND)
     assert text.startswith("The ranks get on") or "No deadlock is seen so far." in text
     assert code == 0
+
+
+@pytest.mark.parametrize("command", ["doctor", "attach"])
+def test_saved_files_are_judged_for_a_program_too(tmp_path, command):
+    folder = tmp_path / "seen"
+    for snapshot in (each for name in (SOUND, HUNG) for each in LOOKS[name].run(tmp_path)):
+        save(snapshot, folder)
+    done = CliRunner().invoke(ENGINE.typer(), [command, "--from", str(folder), "--json"])
+    told = json.loads(done.stdout)
+    assert done.exit_code == told["exit_code"] == 1
+    assert told["problem"] is None
+    kinds = {run["kind"]: run["diagnosis"] for run in told["runs"]}
+    assert kinds["running"] is None
+    assert kinds["hang"]["id"] == "rank_only_collective"
+    assert kinds["hang"]["sentence"] in done.stderr
+
+
+@pytest.mark.parametrize("command", ["doctor", "attach"])
+def test_a_folder_without_files_is_told_to_a_program_too(tmp_path, command):
+    done = CliRunner().invoke(ENGINE.typer(), [command, "--from", str(tmp_path), "--json"])
+    told = json.loads(done.stdout)
+    assert done.exit_code == told["exit_code"] == 2
+    assert told["problem"].startswith(f"{tmp_path} holds no file of ")
+    assert told["problem"] in done.stderr
+    assert told["runs"] == []

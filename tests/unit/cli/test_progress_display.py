@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from realranks.cli.progress_display import progress_bar, spinner
+from realranks.cli.progress_display import StatusLine, progress_bar, spinner
 
 
 def shown(*, terminal: bool) -> str:
@@ -44,3 +44,23 @@ def test_what_nobody_can_foresee_says_how_long_it_has_been_running_on_a_terminal
     assert "train.py" in screens[0].getvalue()
     assert "0:00:00" in screens[0].getvalue()
     assert screens[1].getvalue() == ""
+
+
+def test_a_status_line_gives_way_to_what_is_printed_and_never_joins_half_a_line():
+    screen = io.StringIO()
+    line = StatusLine(screen)
+    above = line.above(screen)
+    line.show()
+    assert screen.getvalue() == "", "nothing is waited for"
+    line.tell("waiting")
+    line.show()
+    assert screen.getvalue() == "\rwaiting … (0 s)"
+    print("half", end="", file=above)
+    width = len("waiting … (0 s)")
+    gone = f"\rwaiting … (0 s)\r{' ' * width}\rhalf"
+    line.show()
+    assert screen.getvalue() == gone, "the line would stand behind the half"
+    print(" and half", file=above)
+    line.tell("wait")
+    line.show()
+    assert screen.getvalue() == f"{gone} and half\n\rwait … (0 s)"

@@ -82,6 +82,26 @@ def test_code_and_table_name_the_same_sentences():
     assert {name for name in dotted if name.partition(".")[0] in TABLES} <= names
 
 
+@pytest.mark.parametrize("name", ["same_data.shares", "init_rank_missing.raise", "no_such_kind"])
+def test_a_name_that_the_table_does_not_have_is_an_error_and_not_the_plain_sentence(name):
+    with pytest.raises(KeyError, match=name):
+        diagnosis(name, None)
+
+
+@pytest.mark.parametrize("kind", sorted(TABLES))
+def test_a_variant_says_something_of_its_own(kind):
+    """One without a sentence has advice or a warning of its own, and says on purpose what its kind says."""
+    plain = {
+        "out_of_memory.cuda",
+        "parameters_outside.without_ddp",
+        "schedule_too_short.raised",
+        "stuck_outside.child",
+        "waiting_in_a_circle.of_messages",
+    }
+    without = {name for name in sentences_of(kind) if name.partition(".")[2] not in {"", *TABLES[kind]}}
+    assert without == {name for name in plain if name.startswith(f"{kind}.")}
+
+
 @pytest.mark.parametrize("kind", sorted(TABLES))
 def test_the_sentences_of_each_kind_end_and_leave_no_brace_open(kind):
     texts = {key: value for key, value in TABLES[kind].items() if isinstance(value, str)}
