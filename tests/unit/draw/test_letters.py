@@ -15,8 +15,6 @@ from realranks.draw.drawing import SMALLEST, WIDEST
 NOTEBOOKS = sorted((Path(__file__).parents[3] / "notebooks").glob("*.ipynb"))
 #: CSS pixels. The width of a cell's output was measured in JupyterLab 4, with the file browser closed.
 COLUMN, EIGHT_POINTS = 824, 8 * 96 / 72
-#: Still to be narrowed: `draw_border`, whose legend is one line.
-TOO_WIDE = {"11_out_of_memory": 1}
 
 
 def drawings(html: str) -> Iterator[str]:
@@ -40,7 +38,7 @@ def test_the_smallest_letters_of_a_lesson_s_drawings_can_be_read(path):
     outputs = [out for cell in nbformat.read(path, 4).cells for out in cell.get("outputs", [])]
     shown = [svg for out in outputs for svg in drawings(out.get("data", {}).get("text/html", ""))]
     small = {svg for svg in shown if smallest_letters(svg) < EIGHT_POINTS}
-    assert len(small) <= TOO_WIDE.get(path.stem, 0)
+    assert not small
 
 
 def test_what_is_drawn_keeps_to_the_width_at_which_its_letters_can_be_read():
