@@ -58,7 +58,8 @@ def test_a_recorded_answer_gets_the_same_verdict(each, tmp_path):
     _, said = said_now(each, tmp_path)
     kind, _, names = said.partition(":")[0].partition(" ")
     assert (kind == "pass") == each.subject.right
-    assert sorted(ast.literal_eval(names)) == sorted(each.subject.misconceptions)
+    named, own = sorted(ast.literal_eval(names)), sorted(each.subject.misconceptions)
+    assert named == own or (each.subject.unseen and set(named) < set(own))
 
 
 def test_every_record_can_be_made_again():
