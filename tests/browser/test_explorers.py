@@ -185,7 +185,9 @@ def test_steppers_and_explorables_of_lessons_06_to_10_say_what_they_must(open_no
     expect(orders).to_contain_text("two real ranks: a deadlock, proved")
     type_order(1, "")
     press(orders, "a body and two heads", by_key=True)
-    type_order(0, "MMMMMS")  # no sheet is wider
+    type_order(0, "MMMMS")
+    expect(orders).to_contain_text("4 forwards: .grad has digits for 3")
+    type_order(0, "MMMBBB")  # no sheet is wider
     expect(orders).to_contain_text("no error, and wrong")
     readable(orders)
 

@@ -9,7 +9,9 @@ from dataclasses import replace
 from course_lib.lab.explorer import Explorer, buttons, explore
 from course_lib.lab.reducer import (
     CALLS,
+    FORWARDS,
     HEADS,
+    LONGEST,
     ONE,
     Model,
     describe_grad,
@@ -94,7 +96,14 @@ def explore_orders() -> Explorer:
 
 
 def draw_end(orders: Sequence[str], model: Model, new: bool = False) -> Drawing:
-    """Draw both ranks after their calls; the title says what they amount to."""
+    """Draw both ranks after their calls; the title says what they amount to.
+
+    Raises:
+        ValueError: this cannot be called, or `.grad` has too few digits for so many losses.
+    """
+    forwards = max(sum(call[0] in FORWARDS for call in split(order)) for order in orders)
+    if forwards * len(model.losses) > LONGEST:
+        raise ValueError(f"{forwards} forwards: .grad has digits for {LONGEST // len(model.losses)}")
     end = play(orders, model, new)[-1]
     return draw_moment(end, model, [split(order) for order in orders], verdict(end.ranks, model))
 
