@@ -61,12 +61,8 @@ def grade(
         drawn_from = range(seed, seed + seeds)
         ran = attempt(task, source, first_line, drawn_from, folder, tell)
         verdict = judge(task, ran, seed)
-        if (
-            not verdict.passed
-            and not verdict.misconceptions
-            and (like := names_like(task, ran, folder, tell))
-        ):
-            verdict = judge(task, dataclasses.replace(ran, like=like), seed)
+    if not verdict.passed and not verdict.misconceptions and (like := names_like(task, ran, tell)):
+        verdict = judge(task, dataclasses.replace(ran, like=like), seed)
     return dataclasses.replace(verdict, seconds=time.monotonic() - started)
 
 

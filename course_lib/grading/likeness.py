@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +19,7 @@ from course_lib.grading import harness
 from course_lib.grading.attempt import AskedRanks, Attempt, Clock, End, EndedError, Tell
 from course_lib.grading.gangs import Gangs
 from course_lib.grading.known_answers import Specimen, known_answers
-from course_lib.grading.process_limits import ProcessLimits
+from course_lib.grading.process_limits import NothingLeft, ProcessLimits
 from course_lib.tasks.compared import fits
 from course_lib.tasks.precision import Tolerance
 from course_lib.tasks.task import Task, Trial
@@ -38,7 +39,7 @@ _SLIPS = ("ImportError", "ModuleNotFoundError", "NameError")
 _EVERYTHING = frozenset[object]({...})
 
 
-def names_like(task: Task, attempt: Attempt, folder: str, tell: Tell | None = None) -> tuple[str, ...]:
+def names_like(task: Task, attempt: Attempt, tell: Tell | None = None) -> tuple[str, ...]:
     """Return the misconceptions that all known wrong answers have which do what this one has done; empty for none.
 
     `tell` is called after each known answer.
@@ -50,11 +51,16 @@ def names_like(task: Task, attempt: Attempt, folder: str, tell: Tell | None = No
     wrong = [each for each in known if not each.right and not each.unseen]
     right = [each for each in known if each.right][: any(each.ought is None for each in asked)]
     found: dict[frozenset[object], frozenset[str]] = {}
-    try:
-        for parts, one in _alike(task, size, asked, [*right, *wrong], folder, tell):
-            found[parts] = found.get(parts, frozenset(one.misconceptions)) & frozenset(one.misconceptions)
-    except (GangError, LaunchError, _SpentError):
-        return ()
+    # Not in the answer's own folder: what it has left there must not be what these import.
+    with (
+        tempfile.TemporaryDirectory(prefix="ddp-course-answer-", ignore_cleanup_errors=True) as folder,
+        NothingLeft(),
+    ):
+        try:
+            for parts, one in _alike(task, size, asked, [*right, *wrong], folder, tell):
+                found[parts] = found.get(parts, frozenset(one.misconceptions)) & frozenset(one.misconceptions)
+        except (GangError, LaunchError, _SpentError):
+            return ()
     names = found.get(_EVERYTHING, frozenset[str]().union(*found.values()))
     return tuple(item.id for item in task.misconceptions if item.id in names)
 

@@ -66,6 +66,7 @@ def test_the_site_s_workflow_builds_a_site_with_links_into_the_repository_that_r
     would = execute({"run": f"{step['run']} -n -o .venv/.ready"}, ROOT, TORCH_INDEX="")
     words = shlex.split(would.stdout)
     assert words[:2] == [".venv/bin/ddp-course", "site"], would.stderr
-    site = [sys.executable, "-m", "course_lib.cli", *words[1:], "--out", str(tmp_path / "site")]
+    # What the explorables give is recorded by tests/browser/test_site.py.
+    site = [sys.executable, "-m", "course_lib.cli", *words[1:], "--stills", "--out", str(tmp_path / "site")]
     subprocess.run(site, cwd=ROOT, check=True)
     assert f"{ADDRESS}/blob/main/" in (tmp_path / "site/docs/hub.html").read_text(encoding="utf-8")
