@@ -35,8 +35,9 @@ _SECONDS = 20.0
 #: These errors are slips of the pen.
 _SLIPS = ("ImportError", "ModuleNotFoundError", "NameError")
 
-#: Stands for all parts.
+#: Stands for all parts; the way a call ended is a part, too.
 _EVERYTHING = frozenset[object]({...})
+_ENDING = ("ending",)
 
 
 def names_like(task: Task, attempt: Attempt, tell: Tell | None = None) -> tuple[str, ...]:
@@ -160,7 +161,7 @@ class _Likeness:
         """Take another case into account; endings have no parts."""
         if isinstance(did, tuple) or isinstance(does, tuple):
             self.other |= did != does
-            self._same[...] = self._missed[...] = True
+            self._same[_ENDING] = self._missed[_ENDING] = True
             return
         for rank, right in ought.items():
             whole = isinstance(right, Mapping) and isinstance(did[rank], Mapping)

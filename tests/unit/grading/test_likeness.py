@@ -34,6 +34,13 @@ def test_what_is_wrong_is_compared(one, other, parts):
     assert found.parts() == parts
 
 
+def test_an_ending_alone_is_not_everything():
+    found = likeness._Likeness(ROUNDING)
+    found.compare(does(1.0, 1.0, 3.0), does(1.0, 2.0, 3.0), OUGHT)
+    found.compare(("died", ("left", "died")), ("died", ("left", "died")), {})
+    assert found.parts() == {likeness._ENDING}
+
+
 def test_a_known_answer_that_is_wrong_in_some_cases_only_explains_no_part_of_the_others():
     found = likeness._Likeness(ROUNDING)
     found.compare(does(5.0, 1.0, 3.0), does(5.0, 1.0, 3.0), OUGHT)
