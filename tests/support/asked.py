@@ -26,9 +26,8 @@ from torch.nn.utils import parameters_to_vector
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from course_lib.lab.patterns import batch, loss
-from tests.support.lesson_code import definitions, line_with
+from tests.support.lesson_code import definitions
 
-LESSON_06 = "course_lib/lessons/alternation/lesson.py"
 STEPS = 4
 OPTIONS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -208,8 +207,8 @@ def eval_and_train(ddp: Any) -> None:
 
 
 def a_copy(ddp: Any) -> None:
-    """The lesson's line."""
-    exec(line_with(LESSON_06, "copy.deepcopy(m.module)"), {"copy": copy, "batch": batch, "m": ddp})
+    """What the lesson says in words."""
+    copy.deepcopy(ddp.module).eval()(batch(9))
 
 
 RECIPES |= {each.__name__: evaluated(each) for each in (a_copy, eval_and_train)}

@@ -28,16 +28,6 @@ def definitions(source: str, names: Iterable[str], **given: Any) -> dict[str, An
     return found
 
 
-def line_with(source: str, words: str) -> str:
-    """Return the only line of a source that has these words."""
-    (line,) = {
-        line.strip()
-        for line in Path(ROOT, source).read_text(encoding="utf-8").splitlines()
-        if words in line and not line.startswith("#")
-    }
-    return line
-
-
 def is_module(path: Path) -> bool:
     """Whether a file of the course is a module: not the source of a notebook, nor an answer."""
     return not re.search(
