@@ -13,7 +13,7 @@ from course_lib.grading.attempt import Attempt, End
 from course_lib.grading.cells import has_code, is_untouched
 from course_lib.grading.harness import LABEL
 from course_lib.grading.verdict import CheckResult, CheckState, Verdict, VerdictKind
-from course_lib.tasks.task import Miss, Task
+from course_lib.tasks.task import Check, Miss, Task, Trial
 from course_lib.tasks.words import Misconception
 from realranks.doctor.words import ODD, ODDS, call_of, capital, verb
 from realranks.outcome.fold import fold, rank_list, table
@@ -25,6 +25,8 @@ from realranks.outcome.syntax import compile_cell, remember_cell
 _GLOO_MISMATCH = re.compile(r"op\.preamble\.length <= op\.nbytes|doesn't match expected size")
 #: What is said where an answer's observations do not even have the form that a check trusts; a fault of the task.
 NO_OBSERVATION = "is not a valid observation"
+#: What code raises that trusts the form of such observations.
+MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 _TODO = "Nothing to check yet: write your code where the cell says YOUR CODE HERE, and run it again."
 
 
@@ -119,11 +121,7 @@ def _run_checks(task: Task, attempt: Attempt, finished: bool) -> tuple[tuple[Che
         for number, trial in enumerate(attempt.trials):
             if trial.wrong_kinds and not check.of_kind:
                 continue  # its gate speaks for this trial
-            try:
-                miss = check.judge(task, trial)
-            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-                # Checks trust the form that `trial` gives its observations: this is not one of them.
-                miss = Miss(f"on {trial.world_size} ranks, what came back {NO_OBSERVATION}")
+            miss = miss_of(task, check, trial)
             if miss is not None:
                 named = task.misconception(miss.misconception) if miss.misconception else None
                 results.append(CheckResult(check.sentence, CheckState.FAILED, miss.observed, named))
@@ -133,6 +131,15 @@ def _run_checks(task: Task, attempt: Attempt, finished: bool) -> tuple[tuple[Che
         else:
             results.append(CheckResult(check.sentence, CheckState.PASSED if finished else CheckState.OPEN))
     return tuple(results), decisive
+
+
+def miss_of(task: Task, check: Check, trial: Trial) -> Miss | None:
+    """Return what a check misses in a trial; None where the trial meets it."""
+    try:
+        return check.judge(task, trial)
+    except MALFORMED:
+        # Checks trust the form that `trial` gives its observations: this is not one of them.
+        return Miss(f"on {trial.world_size} ranks, what came back {NO_OBSERVATION}")
 
 
 def _collect(task: Task, results: Sequence[CheckResult], ids: Sequence[str]) -> tuple[Misconception, ...]:
@@ -149,7 +156,7 @@ def _recognise_safely(task: Task, attempt: Attempt) -> tuple[str, ...]:
             found = task.recognise_ending(attempt.outcome, trials)
         else:
             found = task.recognise(trials)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+    except MALFORMED:
         found = None
     return (found,) if isinstance(found, str) else found or attempt.like
 
@@ -157,7 +164,7 @@ def _recognise_safely(task: Task, attempt: Attempt) -> tuple[str, ...]:
 def _safe_symptoms(task: Task, attempt: Attempt) -> tuple[str, ...]:
     try:
         return task.symptoms(attempt.trials)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+    except MALFORMED:
         return ()
 
 

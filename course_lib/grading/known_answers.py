@@ -73,15 +73,16 @@ class Specimen:
 
 
 @functools.cache
-def known_answers(topic: str) -> tuple[Specimen, ...]:
-    """Return the answers to the tasks of one lesson."""
-    return catalogue(LESSONS, topic)
+def known_answers(task: str) -> tuple[Specimen, ...]:
+    """Return the answers to a task."""
+    topic, _, function = task.partition(".")
+    return catalogue(LESSONS, f"{topic}/answers/{function}")
 
 
-def catalogue(folder: Path, topic: str = "*") -> tuple[Specimen, ...]:
+def catalogue(folder: Path, below: str = "*/answers/*") -> tuple[Specimen, ...]:
     """Return every answer below a folder, in order; `problems_with_catalogue` names what cannot be read."""
     found: list[Specimen] = []
-    for path in sorted(folder.glob(f"{topic}/answers/*/*.py")):
+    for path in sorted(folder.glob(f"{below}/*.py")):
         with contextlib.suppress(CatalogueError):
             found += _specimens(path, folder)
     return tuple(found)

@@ -18,6 +18,7 @@ from typing import Any
 from course_lib.grading import harness
 from course_lib.grading.attempt import AskedRanks, Attempt, Clock, End, EndedError, Tell
 from course_lib.grading.gangs import Gangs
+from course_lib.grading.judge import MALFORMED, miss_of
 from course_lib.grading.known_answers import Specimen, known_answers
 from course_lib.grading.process_limits import NothingLeft, ProcessLimits
 from course_lib.tasks.compared import fits
@@ -45,9 +46,11 @@ def names_like(task: Task, attempt: Attempt, tell: Tell | None = None) -> tuple[
 
     `tell` is called after each known answer.
     """
-    known = [each for each in known_answers(task.topic) if each.task == task.name]
+    if task.script:
+        return ()
+    known = known_answers(task.name)
     size, asked = _asked(task, attempt)
-    if task.script or not asked:
+    if not asked:
         return ()
     wrong = [each for each in known if not each.right and not each.unseen]
     right = [each for each in known if each.right][: any(each.ought is None for each in asked)]
@@ -60,7 +63,7 @@ def names_like(task: Task, attempt: Attempt, tell: Tell | None = None) -> tuple[
         try:
             for parts, one in _alike(task, size, asked, [*right, *wrong], folder, tell):
                 found[parts] = found.get(parts, frozenset(one.misconceptions)) & frozenset(one.misconceptions)
-        except (GangError, LaunchError, _SpentError):
+        except (GangError, LaunchError, _SpentError, *MALFORMED):
             return ()
     names = found.get(_EVERYTHING, frozenset[str]().union(*found.values()))
     return tuple(item.id for item in task.misconceptions if item.id in names)
@@ -84,22 +87,22 @@ def _asked(task: Task, attempt: Attempt) -> tuple[int, list[_Asked]]:
     if attempt.end not in (End.BROKE, End.COMPLETE):
         return 0, []
     whole = [trial for trial in attempt.trials if not trial.wrong_kinds]
-    missed = [trial for trial in whole if _misses(task, trial)]
-    size = attempt.world_size or max((trial.world_size for trial in missed), default=0)
+    failed = [trial for trial in whole if _fails(task, trial)]
+    size = attempt.world_size or max((trial.world_size for trial in failed), default=0)
     of_size = [trial for trial in whole if trial.world_size == size]
-    some = [trial for trial in of_size if trial in missed][:_FAILED_CASES]
+    some = [trial for trial in of_size if trial in failed][:_FAILED_CASES]
     last: list[_Asked] = []
     if attempt.end is End.BROKE and attempt.case is not None and attempt.outcome is not None:
         if any(error.type in _SLIPS for error in attempt.outcome.errors.values()):
             return 0, []
         last = [_Asked(attempt.case, _ending(attempt.outcome), {})]
     if some or last:
-        some += [trial for trial in of_size if trial not in missed][:_RIGHT_CASES]
+        some += [trial for trial in of_size if trial not in failed][:_RIGHT_CASES]
     return size, [*(_Asked(trial.case, dict(trial.seen), _right(trial)) for trial in some), *last]
 
 
-def _misses(task: Task, trial: Trial) -> bool:
-    return any(check.judge(task, trial) is not None for check in task.checks if not check.of_kind)
+def _fails(task: Task, trial: Trial) -> bool:
+    return any(miss_of(task, check, trial) is not None for check in task.checks if not check.of_kind)
 
 
 def _right(trial: Trial) -> dict[int, Any] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from course_lib.grading.classroom.results import Results, key_of
@@ -120,28 +120,28 @@ class ClassReport:
         """Count how often each state occurs for a task."""
         return Counter(learner.entry(task).state for learner in self.learners)
 
+    def _verdicts(self) -> Iterator[tuple[str, str, Verdict]]:
+        for learner in self.learners:
+            for task in self.tasks:
+                if (verdict := learner.entry(task).verdict) is not None:
+                    yield learner.name, task.name, verdict
+
     def commonest(self) -> list[Common]:
         """Return the misconceptions, most frequent first."""
         holders: dict[tuple[str, Misconception], list[str]] = {}
-        for learner in self.learners:
-            for task in self.tasks:
-                verdict = learner.entry(task).verdict
-                for item in verdict.misconceptions if verdict is not None else ():
-                    holders.setdefault((task.name, item), []).append(learner.name)
+        for learner, task, verdict in self._verdicts():
+            for item in verdict.misconceptions:
+                holders.setdefault((task, item), []).append(learner)
         found = [Common(task, item, tuple(names)) for (task, item), names in holders.items()]
         return sorted(found, key=lambda common: -len(common.learners))
 
     def unnamed(self) -> list[Unnamed]:
         """Return what several learners' answers break without a name for why, most frequent first."""
         holders: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-        for learner in self.learners:
-            for task in self.tasks:
-                verdict = learner.entry(task).verdict
-                if verdict is None or verdict.misconceptions:
-                    continue
-                broken = tuple(each.sentence for each in verdict.checks if each.state is CheckState.FAILED)
-                if broken:
-                    holders.setdefault((task.name, broken), []).append(learner.name)
+        for learner, task, verdict in self._verdicts():
+            broken = tuple(each.sentence for each in verdict.checks if each.state is CheckState.FAILED)
+            if broken and not verdict.misconceptions:
+                holders.setdefault((task, broken), []).append(learner)
         found = [Unnamed(task, broken, tuple(names)) for (task, broken), names in holders.items()]
         return sorted((each for each in found if len(each.learners) > 1), key=lambda e: -len(e.learners))
 

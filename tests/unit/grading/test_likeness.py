@@ -5,6 +5,7 @@ import pytest
 from course_lib.grading import grader, likeness
 from course_lib.grading.attempt import Attempt, End
 from course_lib.tasks import find_task
+from course_lib.tasks.task import Trial
 from course_lib.tasks.weights import ROUNDING
 from tests.support.outcomes import raised
 
@@ -54,6 +55,13 @@ def test_nothing_is_compared_with_a_slip_of_the_pen():
         outcome = raised(0, name=name)
         broke = Attempt((), (), End.BROKE, outcome, world_size=1, case={"sizes": [3]})
         assert len(likeness._asked(task, broke)[1]) == cases
+
+
+def test_what_is_no_observation_counts_as_failed_and_breaks_nothing():
+    task = find_task("wrappers.contrast")
+    forged = Trial(1, {"seed": 1, "sizes": [3]}, {"right": [{"loss": 1.0, "gradients": [1.0]}]}, {0: 5})
+    _, (asked,) = likeness._asked(task, Attempt((forged,), ("",), End.COMPLETE))
+    assert asked.did == {0: 5}
 
 
 def test_nothing_is_run_for_an_answer_that_passes(monkeypatch):
