@@ -42,11 +42,14 @@ class Option:
     Attributes:
         says: its words. when: what makes it right, as `decider` reads it.
         reply: shown to those who chose it, where it does not come true.
+        example: the values and variables of a run in which a predicate finds it right, and no other option; the test
+            of questions makes that run.
     """
 
     says: str
     when: str
     reply: str = ""
+    example: str = ""
 
 
 @dataclass(frozen=True)
