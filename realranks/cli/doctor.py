@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fileinput
 import math
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -15,6 +17,7 @@ from realranks.cli.attach import Json, attached, judge_saved
 from realranks.cli.doctor_report import show
 from realranks.cli.json_report import Judged, as_json, refuse, run_record, running_record
 from realranks.cli.progress_display import StatusLine, status_line
+from realranks.doctor.watchdog_log import NoWatchdogError, verdict
 from realranks.outcome.outcome import Diagnosis
 from realranks.ranks.kernel.gang import GangError, LaunchError
 from realranks.scripts.examine import (
@@ -145,6 +148,14 @@ def doctor(
             "the ranks answers; some versions of NCCL have crashed over it.",
         ),
     ] = False,
+    log: Annotated[
+        bool,
+        typer.Option(
+            "--log",
+            help="Run nothing: read what NCCL's watchdog has printed, in the files named behind it (- for standard "
+            "input), and say which rank did not come.",
+        ),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Run a DDP script on local ranks, watch it, and explain a hang, a crash or ranks that drift apart.
@@ -153,7 +164,7 @@ def doctor(
     found; 1: a diagnosis is printed; 2: it could not be run.
     """
     if [script is not None, folder is not None, attach].count(True) != 1:
-        raise typer.BadParameter("name a script, or --from a folder, or --attach.")
+        raise typer.BadParameter("name a script, or --from a folder, or --attach, or --log and files.")
     with as_json(json):
         if attach:
             attached(pids, keep, values, ras)
@@ -162,6 +173,8 @@ def doctor(
                 judge_saved(folder)
             _judge(folder)
         assert script is not None
+        if log:
+            _judge_log([str(script), *context.args])
         if problem := _problem_with(script):
             refuse(problem)
         try:
@@ -195,6 +208,20 @@ def _judge(folder: Path) -> NoReturn:
         typer.echo("The job is not over, and its ranks get on, as far as these files tell.")
         raise Judged(0, [running_record()])
     _report(Examination(outcome, tuple(checked(outcome))))
+
+
+def _judge_log(files: Sequence[str]) -> NoReturn:
+    try:
+        with fileinput.input(files, encoding="utf-8", errors="replace") as lines:
+            outcome = verdict(lines)
+    except OSError as error:
+        refuse(f"{error.filename} cannot be read: {error.strerror}.")
+    except NoWatchdogError:
+        refuse(
+            f"No line in {', '.join(files)} says that a collective has timed out (Watchdog caught collective operation "
+            "timeout: ...). NCCL's watchdog prints it to standard error; gloo has none."
+        )
+    _report(Examination(outcome, ()))
 
 
 def _report(found: Examination) -> NoReturn:
