@@ -126,7 +126,9 @@ class Costs:
         self.seconds[group] += report.duration
         self.tests[group] += report.when == "call" or report.outcome == "skipped"
         if report.skipped and isinstance(report.longrepr, tuple) and not hasattr(report, "wasxfail"):
-            self.reasons[report.longrepr[2].removeprefix("Skipped: ")] += 1
+            reason = report.longrepr[2].removeprefix("Skipped: ")
+            # nbval gives no reason.
+            self.reasons["a cell with the tag nbval-skip" if reason == "Skipped" else reason] += 1
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:

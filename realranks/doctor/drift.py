@@ -18,6 +18,7 @@ from realranks.doctor.models import SharedModel, shared_models
 from realranks.doctor.notes import Notes, notes_of
 from realranks.doctor.nothing_distributed import nothing_distributed
 from realranks.doctor.outside_ddp import parameters_outside
+from realranks.doctor.random_numbers import same_random_numbers
 from realranks.doctor.roots import different_roots
 from realranks.doctor.samples import sample_fault
 from realranks.doctor.schedules import schedule_fault
@@ -214,6 +215,7 @@ _RULES = (
     _drifted_buffers,
     _data,
     schedule_fault,
+    same_random_numbers,
     too_many_threads,
 )
 

@@ -286,6 +286,27 @@ class ScheduleNotes:
     where: str
 
 
+class Draw(NamedTuple):
+    """A generator before a pass: a checksum of its state, how many numbers it has given at least, the pass's rows."""
+
+    state: int
+    numbers: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class DrawNotes:
+    """The random numbers that a script draws between the forward passes of DDP models.
+
+    Attributes:
+        draws: by generator (`torch`, `numpy.random`), before the second pass and the next ones.
+        seeded_at: the learner's line that has seeded torch's generator last.
+    """
+
+    draws: Mapping[str, tuple[Draw, ...]] = field(default_factory=dict)
+    seeded_at: str = ""
+
+
 @dataclass(frozen=True)
 class WaitingShare:
     """Seconds that were watched, and what the rank's main thread did in them.
@@ -321,6 +342,7 @@ class ProbeNotes:
         threads: with how many the rank's main thread computes; 0 where no optimizer has stepped.
         cores: on how many it may run.
         schedules: of the learning rate.
+        draws: of random numbers.
         groups: the members of groups that are gone, by name.
     """
 
@@ -346,3 +368,4 @@ class ProbeNotes:
     threads: int = 0
     cores: int = 0
     schedules: tuple[ScheduleNotes, ...] = ()
+    draws: DrawNotes = field(default_factory=DrawNotes)

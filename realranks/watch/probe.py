@@ -36,6 +36,7 @@ from realranks.watch.guard import Unseen, guarded
 from realranks.watch.lines import learners_line
 from realranks.watch.loaders import Loaders
 from realranks.watch.optimizers import Optimizers, is_inner_step, steps_around
+from realranks.watch.random_draws import RandomDraws
 from realranks.watch.schedules import Schedules
 from realranks.watch.waiting import WaitingClock
 from realranks.watch.weights import (
@@ -171,6 +172,7 @@ class Probe:
     optimizers: Optimizers = field(default_factory=Optimizers)
     exchanges: Exchanges = field(default_factory=Exchanges)
     gathered: Gathered = field(default_factory=Gathered)
+    draws: RandomDraws = field(default_factory=RandomDraws)
     schedules: Schedules = field(init=False)
     threads: int = 0
     backwards: int = 0
@@ -225,6 +227,7 @@ class Probe:
             gathered_at=self.gathered.where,
             threads=self.threads,
             schedules=self.schedules.to_record(),
+            draws=self.draws.to_record(),
             cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0,
         )
 
@@ -295,6 +298,7 @@ class Probe:
         self.calls.append(ModelCall(model.number, learners_line()))
         self.loaders.trained()
         guarded(self, self.unseen, "weights and inputs").looked_at(model, wrapper, arguments)
+        guarded(self.draws, self.unseen, "random numbers").before(arguments)
         return model
 
     def looked_at(self, model: Model, wrapper: DistributedDataParallel, arguments: object) -> None:
@@ -317,6 +321,7 @@ class Probe:
     def returned(self, model: Model, output: object) -> None:
         """Record the output of a DDP model's forward; None if it raised."""
         model.inside = False
+        guarded(self.draws, self.unseen, "random numbers").after()
         wrapper = model.wrapper()
         if wrapper is None or output is None or not (wrapper.static_graph or wrapper.find_unused_parameters):
             return

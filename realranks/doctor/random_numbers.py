@@ -1,0 +1,40 @@
+"""Ranks that draw the same random numbers for different rows: worth knowing, because it may be meant."""
+
+from __future__ import annotations
+
+from statistics import median_low
+
+from realranks.doctor.models import shared_models
+from realranks.doctor.notes import Notes
+from realranks.doctor.sentences import diagnosis
+from realranks.outcome.outcome import Diagnosis, Outcome
+
+#: Passes that must be known, and numbers in half of them: fewer than these, or than the batch has rows, are decisions
+#: about the whole step (an image size, a layer to leave out), which ranks have to make alike.
+_FEWEST, _NUMBERS = 3, 16
+#: What seeds each generator.
+_SEEDS = {"torch": "torch.manual_seed", "numpy.random": "np.random.seed"}
+
+
+def same_random_numbers(outcome: Outcome, notes: Notes) -> Diagnosis | None:
+    """Detect a default generator that is in the same state on all ranks and gives numbers row by row.
+
+    Only where the rows come from a loader: a script that draws its rows itself may do so alike, and take its share.
+    """
+    for model in shared_models(notes):
+        own = model.noted(notes)
+        if len(own) < 2 or not all(any(each.trains for each in probe.loaders) for probe in own.values()):
+            continue
+        for name in _SEEDS:
+            first, *others = (probe.draws.draws.get(name, ()) for probe in own.values())
+            numbers = [draw.numbers for draw in first]
+            if (
+                len(first) >= _FEWEST
+                and all(draws == first for draws in others)
+                and median_low(draw.numbers - max(draw.rows, _NUMBERS) for draw in first) >= 0
+            ):
+                seeds = {probe.draws.seeded_at for probe in own.values()}
+                at = seeds.pop() if len(seeds) == 1 and name == "torch" else ""
+                words = {"ranks": own, "name": name, "numbers": median_low(numbers), "seed": _SEEDS[name]}
+                return diagnosis("same_random_numbers", None, (), (), at=f" (at {at})" if at else "", **words)
+    return None
