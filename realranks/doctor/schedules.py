@@ -5,6 +5,7 @@ The usual cause is a number of batches: each of N ranks gets one Nth of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 
 from realranks.doctor.notes import Notes
@@ -18,6 +19,7 @@ _FEWEST = 4
 #: After its end this one begins to rise again; transformers' own stay at 0.
 _RISES = "CosineAnnealingLR"
 _STAYS = "LambdaLR"
+_PLATEAU = "ReduceLROnPlateau"
 
 
 def schedule_fault(outcome: Outcome, notes: Notes) -> Diagnosis | None:
@@ -25,12 +27,23 @@ def schedule_fault(outcome: Outcome, notes: Notes) -> Diagnosis | None:
     for schedules in zip(*(probe.schedules for probe in notes.values()), strict=False):
         if len(set(schedules)) == 1 and schedules[0].steps >= _FEWEST:
             loaders = [loader for probe in notes.values() for loader in probe.loaders if loader.trains]
-            found = _too_long(schedules[0], len(outcome.ranks), loaders) or _too_short(
-                schedules[0], len(outcome.ranks), loaders
+            schedule, ranks = schedules[0], len(outcome.ranks)
+            found = (
+                _stepped_for_every_rank(schedule, ranks)
+                if schedule.name == _PLATEAU
+                else _too_long(schedule, ranks, loaders) or _too_short(schedule, ranks, loaders)
             )
             if found is not None:
                 return found
     return None
+
+
+def _stepped_for_every_rank(schedule: ScheduleNotes, ranks: int) -> Diagnosis | None:
+    """Detect a schedule that waits for a plateau and is told every value once for each rank."""
+    if ranks < 2 or schedule.steps != ranks * schedule.visits:
+        return None
+    after = steps(math.ceil((schedule.length + 1) / ranks), "value")
+    return _diagnose("schedule_too_short.plateau", schedule, ranks=ranks, after=after)
 
 
 def _too_long(schedule: ScheduleNotes, ranks: int, loaders: Collection[LoaderNotes]) -> Diagnosis | None:
@@ -64,6 +77,8 @@ def _diagnose(name: str, schedule: ScheduleNotes, **words: object) -> Diagnosis:
         name=schedule.name,
         where=schedule.where,
         length=steps(schedule.length, "step"),
+        patience=schedule.length,
         made=steps(schedule.steps, "step"),
+        visits=steps(schedule.visits, "value"),
         **words,
     )

@@ -269,14 +269,15 @@ class OutsideCheck:
 
 @dataclass(frozen=True)
 class ScheduleNotes:
-    """A learning rate schedule that ends.
+    """A learning rate schedule that ends, or that waits for a plateau.
 
     Attributes:
         name: of its class.
-        length: for how many steps it was made.
+        length: for how many steps it was made; of one that waits for a plateau, its patience.
         steps: how many it has made.
         optimizer_steps: how many its optimizer had made by then.
-        where: the learner's line at which it was made.
+        where: the learner's line at which it was made; of one that waits for a plateau, at which it was first stepped.
+        visits: between how many steps of its optimizer it was stepped.
     """
 
     name: str
@@ -284,6 +285,7 @@ class ScheduleNotes:
     steps: int
     optimizer_steps: int
     where: str
+    visits: int = 0
 
 
 class Draw(NamedTuple):

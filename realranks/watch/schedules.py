@@ -23,7 +23,12 @@ _R = TypeVar("_R")
 
 _MAX_SCHEDULES = 8
 #: Where a schedule that ends says when.
-_LENGTHS = {"OneCycleLR": "total_steps", "CosineAnnealingLR": "T_max", "PolynomialLR": "total_iters"}
+_LENGTHS = {
+    "OneCycleLR": "total_steps",
+    "CosineAnnealingLR": "T_max",
+    "PolynomialLR": "total_iters",
+    "ReduceLROnPlateau": "patience",
+}
 
 
 class Schedules:
@@ -36,7 +41,7 @@ class Schedules:
 
     def wrap(self, stack: ExitStack, replace: Replace, noting: Schedules) -> None:
         """Note them until the stack is closed; `noting` has these methods and never raises."""
-        from torch.optim.lr_scheduler import LRScheduler, SequentialLR
+        from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau, SequentialLR
 
         def make(original: Callable[_P, _R]) -> Callable[_P, _R]:
             def step(*arguments: _P.args, **options: _P.kwargs) -> _R:
@@ -46,7 +51,7 @@ class Schedules:
 
             return step
 
-        for owner in (LRScheduler, SequentialLR):
+        for owner in (LRScheduler, SequentialLR, ReduceLROnPlateau):
             replace(stack, owner, "step", make)
 
     def stepped(self, schedule: LRScheduler) -> None:
@@ -60,9 +65,14 @@ class Schedules:
         number = next(
             (n for n, (known, _) in enumerate(self._found) if known() is schedule), len(self._found)
         )
-        where = self._found[number][1].where if number < len(self._found) else learners_line()
         steps = self._optimizers.of(schedule.optimizer).steps
-        notes = ScheduleNotes(type(schedule).__name__, length, int(schedule.last_epoch), steps, where)
+        where, visits = "", 1
+        if number < len(self._found):
+            last = self._found[number][1]
+            where, visits = last.where, last.visits + (steps > last.optimizer_steps)
+        notes = ScheduleNotes(
+            type(schedule).__name__, length, int(schedule.last_epoch), steps, where or learners_line(), visits
+        )
         self._found[number : number + 1] = [(weakref.ref(schedule), notes)]
 
     def to_record(self) -> tuple[ScheduleNotes, ...]:
