@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
@@ -120,6 +121,9 @@ def _init_note(outcome: Outcome) -> str:
     return ""
 
 
+#: What DDP and torch.compile put before the names of a model's parameters.
+_PREFIX = r"(?:module\.|_orig_mod\.)+"
+
 MEANINGS = (
     Meaning("out_of_memory", r"can't allocate memory|out of memory|Cannot allocate memory"),
     Meaning("out_of_memory.cuda", type_="OutOfMemoryError"),
@@ -207,6 +211,27 @@ MEANINGS = (
         "collective_timed_out.monitored",
         r"Rank (\d+(?:, \d+)*) failed to pass monitoredBarrier",
         fill=_culprit_of_barrier,
+    ),
+    Meaning(
+        "state_dict_names.wrapped_file",
+        rf'Missing key\(s\) in state_dict: "([^"]+)".*?(?s:.*)Unexpected key\(s\) in state_dict: "({_PREFIX})\1"',
+        fill=lambda outcome, rank, found: {"name": found[1], "prefix": found[2]},
+    ),
+    Meaning(
+        "state_dict_names.wrapped_model",
+        rf'Missing key\(s\) in state_dict: "({_PREFIX})([^"]+)".*?(?s:.*)Unexpected key\(s\) in state_dict: "\2"',
+        fill=lambda outcome, rank, found: {"name": found[2], "prefix": found[1]},
+    ),
+    Meaning(
+        "state_dict_names.key",
+        rf"^'({_PREFIX})(\S+)'$",
+        fill=lambda outcome, rank, found: {"name": found[2], "prefix": found[1]},
+    ),
+    Meaning("file_not_whole", r"PytorchStreamReader failed|pickle data was truncated|Ran out of input"),
+    Meaning(
+        "file_renamed",
+        r"No such file or directory: '([^']+)' -> '",
+        fill=lambda outcome, rank, found: {"file": os.path.basename(found[1])},
     ),
     Meaning("collective_timed_out", r"Timed out waiting|Operation timed out|timed out after"),
     Meaning("group_broken_before", r"Application timeout caused pair closure"),

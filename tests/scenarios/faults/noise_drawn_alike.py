@@ -15,6 +15,8 @@ def main():
     clean = TensorDataset(torch.randn(128, 8))
     loader = DataLoader(clean, batch_size=16, sampler=DistributedSampler(clean))
     model = DDP(nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 8)))
+#~ mended -1 |    model = DDP(nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 8)))
+#~ |    torch.manual_seed(dist.get_rank())
     optimizer = torch.optim.Adam(model.parameters())
     for epoch in range(3):
         loader.sampler.set_epoch(epoch)

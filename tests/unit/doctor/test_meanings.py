@@ -1,17 +1,57 @@
-"""Which model a message of torch's speaks of."""
+"""Messages of torch's that mean something in DDP: names with a wrapper's prefix."""
 
-from dataclasses import replace
+import pytest
+import torch
+from torch import nn
 
-from realranks.doctor.meanings import model_with
-from realranks.outcome.wrapped import NamedShape, WrappedModel
+from realranks.doctor.errors import known_error
+from realranks.outcome.outcome import Ending
+from tests.support.outcomes import error, outcome
 
 
-def test_a_model_that_was_replaced_by_its_like_does_not_hide_the_names():
-    model = WrappedModel(
-        type="Net", parameters=(NamedShape("weight", (2,)), NamedShape("bias", (1,))), number=2
-    )
-    assert model_with([model, model], [1]) == model
-    assert model_with([model, replace(model, type="Other", number=1)], [1]) == model
-    assert model_with([model, replace(model, frozen=(1,))], [1]) is None
-    assert model_with([model, replace(model, parameters=(NamedShape("a", (2,)),) * 2)], [1]) is None
-    assert model_with([model], [2]) is None
+def found(exception):
+    told = error(type(exception).__name__, str(exception))
+    ends = dict.fromkeys(range(2), Ending.RAISED)
+    return known_error(outcome("raises", 2, errors={0: told, 1: told}, endings=ends))
+
+
+def refusal(state, model):
+    with pytest.raises(RuntimeError) as caught:
+        model.load_state_dict(state)
+    return caught.value
+
+
+def net():
+    return nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 1))
+
+
+class Wrapper(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.module = net()
+
+
+def test_names_of_a_wrapper_for_a_model_that_is_none():
+    diagnosis = found(refusal(Wrapper().state_dict(), net()))
+    assert diagnosis.kind == "state_dict_names"
+    assert "begin with `module.` (module.0.weight)" in diagnosis.summary
+
+
+def test_names_of_a_compiled_model_in_a_wrapper():
+    state = {f"module._orig_mod.{name}": value for name, value in net().state_dict().items()}
+    assert "`module._orig_mod.`" in found(refusal(state, net())).summary
+
+
+def test_names_of_a_model_for_a_wrapper():
+    assert "into a wrapper" in found(refusal(net().state_dict(), Wrapper())).summary
+
+
+def test_a_single_name_that_is_not_there():
+    with pytest.raises(KeyError) as caught:
+        net().state_dict()["module.0.weight"]
+    assert "`0.weight` is how the wrapped model calls it" in found(caught.value).summary
+
+
+def test_other_names_that_do_not_fit_are_not_explained_by_a_wrapper():
+    assert found(refusal({"other": torch.zeros(1)}, net())) is None
+    assert found(KeyError("modules")) is None
