@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from realranks.doctor import deaths, drift, endings, errors
 from realranks.doctor.alignment import unequal_numbers
+from realranks.doctor.files import torn_file
 from realranks.doctor.hangs import explain_hang
 from realranks.doctor.sentences import diagnosis
 from realranks.doctor.stuck import as_probable, no_progress, with_threads
@@ -54,6 +55,7 @@ _RULES: tuple[Callable[[Outcome], Diagnosis | None], ...] = (
     deaths.died,
     interrupted,
     drift.swallowed_error,
+    torn_file,
     errors.known_error,
     errors.started_at_import,
     endings.left_behind,

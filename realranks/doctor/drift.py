@@ -12,6 +12,7 @@ from typing import Literal
 from realranks.doctor.data import data_fault
 from realranks.doctor.drift_causes import cause_of, unlike_settings
 from realranks.doctor.errors import swallowed_complaint
+from realranks.doctor.files import same_file
 from realranks.doctor.history import END, Difference, Moment, lasting, moment, ordered
 from realranks.doctor.mismatches import mismatch_in_passing
 from realranks.doctor.models import SharedModel, shared_models
@@ -216,6 +217,7 @@ _RULES = (
     _data,
     schedule_fault,
     same_random_numbers,
+    same_file,
     too_many_threads,
 )
 

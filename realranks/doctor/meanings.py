@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from realranks.doctor.sentences import Words
 from realranks.doctor.words import names_in_a_row, shaped, steps
 from realranks.outcome.facts import NO_FACTS
 from realranks.outcome.outcome import Outcome
+from realranks.outcome.places import place_name
 from realranks.outcome.wrapped import WrappedModel
 
 Fill = Callable[[Outcome, int, "re.Match[str]"], Words]
@@ -231,7 +231,7 @@ MEANINGS = (
     Meaning(
         "file_renamed",
         r"No such file or directory: '([^']+)' -> '",
-        fill=lambda outcome, rank, found: {"file": os.path.basename(found[1])},
+        fill=lambda outcome, rank, found: {"file": place_name(found[1])},
     ),
     Meaning("collective_timed_out", r"Timed out waiting|Operation timed out|timed out after"),
     Meaning("group_broken_before", r"Application timeout caused pair closure"),

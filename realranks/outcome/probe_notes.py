@@ -310,6 +310,14 @@ class DrawNotes:
 
 
 @dataclass(frozen=True)
+class FileNotes:
+    """The files that a rank has written and read with torch, with the learner's line that did so first, by path."""
+
+    saved: Mapping[str, str] = field(default_factory=dict)
+    loaded: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class WaitingShare:
     """Seconds that were watched, and what the rank's main thread did in them.
 
@@ -345,6 +353,7 @@ class ProbeNotes:
         cores: on how many it may run.
         schedules: of the learning rate.
         draws: of random numbers.
+        files: of checkpoints.
         groups: the members of groups that are gone, by name.
     """
 
@@ -371,3 +380,4 @@ class ProbeNotes:
     cores: int = 0
     schedules: tuple[ScheduleNotes, ...] = ()
     draws: DrawNotes = field(default_factory=DrawNotes)
+    files: FileNotes = field(default_factory=FileNotes)

@@ -101,6 +101,7 @@ def patch(probe: Probe, stack: contextlib.ExitStack) -> None:
     probe.exchanges.wrap(stack, _replace, guarded(probe.exchanges, probe.unseen, "messages"))
     probe.gathered.wrap(stack, _replace, guarded(probe.gathered, probe.unseen, "gathered tensors"))
     probe.draws.wrap(stack, _replace, guarded(probe.draws, probe.unseen, "random numbers"))
+    probe.files.wrap(stack, _replace, guarded(probe.files, probe.unseen, "files"))
     probe.schedules.wrap(stack, _replace, guarded(probe.schedules, probe.unseen, "schedules"))
     probe.loaders.wrap(stack, _replace, guarded(probe.loaders, probe.unseen, "samples"))
 

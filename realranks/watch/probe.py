@@ -31,6 +31,7 @@ from realranks.ranks.inside import groups
 from realranks.ranks.inside.wrapped import managed, remember, wrapped_model
 from realranks.watch.dynamo import passed_over
 from realranks.watch.exchanges import Exchanges
+from realranks.watch.files import Files
 from realranks.watch.gathered import Gathered
 from realranks.watch.guard import Unseen, guarded
 from realranks.watch.lines import learners_line
@@ -173,6 +174,7 @@ class Probe:
     exchanges: Exchanges = field(default_factory=Exchanges)
     gathered: Gathered = field(default_factory=Gathered)
     draws: RandomDraws = field(default_factory=RandomDraws)
+    files: Files = field(default_factory=Files)
     schedules: Schedules = field(init=False)
     threads: int = 0
     backwards: int = 0
@@ -228,6 +230,7 @@ class Probe:
             threads=self.threads,
             schedules=self.schedules.to_record(),
             draws=self.draws.to_record(),
+            files=self.files.to_record(),
             cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0,
         )
 
