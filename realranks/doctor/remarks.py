@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
+from typing import Literal
 
 from realranks.doctor.drift import moments_of
 from realranks.doctor.history import made_equal_again
@@ -49,25 +50,44 @@ def compared_weights(notes: Notes) -> list[str]:
 
 
 def compared_samples(notes: Notes) -> list[str]:
-    """Count the samples that training loaders gave in their first epoch, and those that several ranks received.
+    """Count what loaders gave in their first epoch, and what of it several ranks received.
 
     Only within one epoch: in the next one a sample may well go to another rank.
     """
     found = []
-    kinds: dict[str, Callable[[EpochNotes], Iterable[int]]] = {
-        "sample numbers": lambda epoch: epoch.indices,
-        "rows": lambda epoch: (row.crc for row in epoch.rows),
-    }
-    for what, of in kinds.items():
-        given = [[set(of(epoch)) for epoch in epochs] for epochs in _first_epochs(notes)]
-        came = [Counter(itertools.chain(*ranks)) for ranks in given if all(ranks)]
-        if came:
-            several = sum(number > 1 for each in came for number in each.values())
-            met = f"{several} {'was' if several == 1 else 'were'}" if several else "none was"
-            loaders = "the training loader" if len(came) == 1 else f"{len(came)} training loaders"
-            found.append(
-                f"of {sum(map(len, came))} {what} in the first epoch of {loaders}, {met} met on more than one rank"
-            )
+    for name, loaders in (
+        ("epoch 0", _first_epochs(notes)),
+        ("evaluation", _first_epochs(notes, "evaluates")),
+    ):
+        for number, epochs in enumerate(loaders):
+            which = f" of loader {number}" if len(loaders) > 1 else ""
+            rows = _dealt([{row.crc for row in epoch.rows} for epoch in epochs], "rows")
+            numbers = _dealt([set(epoch.indices) for epoch in epochs], "numbers of samples")
+            if rows and rows == numbers.replace("numbers of samples", "rows"):
+                numbers = ""
+            if told := "; ".join(filter(None, [rows, numbers])):
+                found.append(f"{name}{which}: {told}")
+    return found
+
+
+def _dealt(ranks: Sequence[set[int]], what: str) -> str:
+    """Return `512 rows, each on one rank`; empty where a rank has none that are known."""
+    if not all(ranks):
+        return ""
+    came = Counter(itertools.chain(*ranks))
+    several = sum(number > 1 for number in came.values())
+    return f"{len(came)} {what}, {f'{several} of them on several ranks' if several else 'each on one rank'}"
+
+
+def random_numbers(notes: Notes) -> list[str]:
+    """Say whether ranks that draw random numbers between their steps draw the same ones."""
+    found = []
+    for name in ("torch", "numpy.random"):
+        drawn = [probe.draws.draws.get(name, ()) for probe in notes.values()]
+        if all(any(draw.numbers for draw in draws) for draws in drawn):
+            kinds = {len(drawn): "different on each rank", 1: "the same on all ranks"}
+            told = kinds.get(len(set(drawn)), "the same on some ranks")
+            found.append(f"random numbers between the steps ({name}'s generator): {told}")
     return found
 
 
@@ -98,13 +118,13 @@ def without_gradient(notes: Notes) -> list[str]:
     ]
 
 
-def _first_epochs(notes: Notes) -> list[list[EpochNotes]]:
-    """Return the first epoch of every rank, for each loader with which all ranks have trained."""
+def _first_epochs(notes: Notes, use: Literal["trains", "evaluates"] = "trains") -> list[list[EpochNotes]]:
+    """Return the first epoch of every rank, for each loader with which all ranks have trained, or evaluated."""
     loaders = zip(*(probe.loaders for probe in notes.values()), strict=False)
     return [
         [loader.epochs[0] for loader in each]
         for each in loaders
-        if all(loader.trains and loader.epochs for loader in each)
+        if all(getattr(loader, use) and loader.epochs for loader in each)
     ]
 
 

@@ -16,6 +16,7 @@ from realranks.doctor.remarks import (
     compared_samples,
     compared_weights,
     not_looked_at,
+    random_numbers,
     silent_about,
     without_gradient,
 )
@@ -218,6 +219,7 @@ def checked(outcome: Outcome) -> list[str]:
     sentences = []
     sentences += compared_weights(notes)
     sentences += compared_samples(notes)
+    sentences += random_numbers(notes)
     sentences += compared_collectives(outcome)
     sentences += without_gradient(notes)
     counts = [each.counts for each in every]

@@ -66,15 +66,9 @@ def test_samples_were_compared_only_where_they_have_numbers_and_the_report_says_
         return notes(models=models(0), weights=weights(1), loaders=list(loaders))
 
     numbered = watched(to_record(0, drawn(0, 1)), to_record(1, drawn(2, 3)))
-    said = checked(numbered)[1]
-    assert (
-        said
-        == "of 4 sample numbers in the first epoch of the training loader, none was met on more than one rank"
-    )
+    assert checked(numbered)[1] == "epoch 0: 4 numbers of samples, each on one rank"
     alike = watched(to_record(0, drawn(0, 1)), to_record(1, drawn(1, 2)))
-    assert checked(alike)[1].startswith(
-        "of 3 sample numbers in the first epoch of the training loader, 1 was met"
-    )
+    assert checked(alike)[1] == "epoch 0: 3 numbers of samples, 1 of them on several ranks"
     streamed = watched(to_record(0, drawn()), to_record(1, drawn()), recorded=SOME_COLLECTIVE)
     assert not any("samples" in sentence for sentence in checked(streamed))
     assert "samples of a training loader that gives them no numbers (a stream) were not compared" in report(
@@ -83,24 +77,41 @@ def test_samples_were_compared_only_where_they_have_numbers_and_the_report_says_
     both = watched(
         to_record(0, drawn(0, 1), drawn(5, 6, number=1)), to_record(1, drawn(2, 3), drawn(7, 8, number=1))
     )
-    assert "of 8 sample numbers in the first epoch of 2 training loaders, none" in checked(both)[1]
+    assert checked(both)[2] == "epoch 0 of loader 1: 4 numbers of samples, each on one rank"
 
 
 def test_rows_are_said_to_be_compared_only_where_several_ranks_have_met_them():
-    def to_record(*crcs):
-        told = drawn()
+    def to_record(*crcs, numbers=(), use="trains"):
+        told = {**drawn(*numbers), "trains": False, "evaluates": False, use: True}
         told["epochs"] = [{**told["epochs"][0], "rows": [[-1, crc, None] for crc in each]} for each in crcs]
         return notes(models=models(0), weights=weights(1), loaders=[told])
 
     def said(*each):
         return checked(watched(*each))[1]
 
-    at_first, met = "in the first epoch of the training loader", "met on more than one rank"
-    assert said(to_record([1, 2]), to_record([3, 4])) == f"of 4 rows {at_first}, none was {met}"
-    assert said(to_record([1, 2]), to_record([2, 4])) == f"of 3 rows {at_first}, 1 was {met}"
+    assert said(to_record([1, 2]), to_record([3, 4])) == "epoch 0: 4 rows, each on one rank"
+    assert said(to_record([1, 2]), to_record([2, 4])) == "epoch 0: 3 rows, 1 of them on several ranks"
     dealt_anew = to_record([1, 2], [3, 4]), to_record([3, 4], [1, 2])
-    assert said(*dealt_anew) == f"of 4 rows {at_first}, none was {met}"
+    assert said(*dealt_anew) == "epoch 0: 4 rows, each on one rank"
     assert not any("rows" in sentence for sentence in checked(watched(to_record([1]), to_record([]))))
+    numbered = to_record([1, 2], numbers=(0, 1)), to_record([3, 4], numbers=(2, 3))
+    assert said(*numbered) == "epoch 0: 4 rows, each on one rank"
+    augmented = to_record([1, 2], numbers=(0, 1)), to_record([3, 4], numbers=(0, 1))
+    both = "epoch 0: 4 rows, each on one rank; 2 numbers of samples, 2 of them on several ranks"
+    assert said(*augmented) == both
+    evaluated = (to_record(rows, use="evaluates") for rows in ([1, 2], [2, 3]))
+    assert said(*evaluated) == "evaluation: 3 rows, 1 of them on several ranks"
+
+
+def test_random_numbers_are_said_to_be_alike_or_not():
+    def said(*states):
+        drawn = [{"draws": {"torch": [[state, 8, 4]]}} for state in states]
+        told = checked(watched(*(notes(models=models(0), weights=weights(1), draws=each) for each in drawn)))
+        return told[1].partition(": ")[2]
+
+    assert said(1, 1, 1) == "the same on all ranks"
+    assert said(1, 2, 3) == "different on each rank"
+    assert said(1, 2, 1) == "the same on some ranks"
 
 
 def test_collectives_are_said_to_be_in_one_order_only_where_they_are():
