@@ -30,6 +30,7 @@ from realranks.scripts.examine import (
 )
 from realranks.scripts.external import holds_saved
 from realranks.scripts.launching import Launcher
+from realranks.scripts.like_one_process import compare_with_one_process
 from realranks.scripts.machines import NotesError, outcome_of, read_folder
 from realranks.versions import versions_line
 
@@ -156,6 +157,14 @@ def doctor(
             "input), and say which rank did not come.",
         ),
     ] = False,
+    like_one_process: Annotated[
+        bool,
+        typer.Option(
+            "--like-one-process",
+            help="Run the script to its first optimizer step, then in one process with the same weights and all rows, "
+            "and compare the gradients.",
+        ),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Run a DDP script on local ranks, watch it, and explain a hang, a crash or ranks that drift apart.
@@ -178,6 +187,8 @@ def doctor(
         if problem := _problem_with(script):
             refuse(problem)
         try:
+            if like_one_process:
+                _report(compare_with_one_process(str(script), context.args, ranks=ranks, timeout=timeout))
             with status_line(wanted=not json) as status:
                 found = examine(
                     str(script),

@@ -91,22 +91,22 @@ def patch(probe: Probe, stack: contextlib.ExitStack) -> None:
     def after(optimizer: Optimizer, *_: object) -> None:
         optimizers.stepped(optimizer)
 
-    _replace(stack, torch.distributed, "destroy_process_group", destroy)
-    _replace(stack, DistributedDataParallel, "__init__", constructor)
-    _replace(stack, DistributedDataParallel, "forward", forward)
-    _replace(stack, torch.autograd, "backward", backward)
-    _replace(stack, torch.jit, "script", script)
+    replace(stack, torch.distributed, "destroy_process_group", destroy)
+    replace(stack, DistributedDataParallel, "__init__", constructor)
+    replace(stack, DistributedDataParallel, "forward", forward)
+    replace(stack, torch.autograd, "backward", backward)
+    replace(stack, torch.jit, "script", script)
     for handle in (register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)):
         stack.callback(handle.remove)
-    probe.exchanges.wrap(stack, _replace, guarded(probe.exchanges, probe.unseen, "messages"))
-    probe.gathered.wrap(stack, _replace, guarded(probe.gathered, probe.unseen, "gathered tensors"))
-    probe.draws.wrap(stack, _replace, guarded(probe.draws, probe.unseen, "random numbers"))
-    probe.files.wrap(stack, _replace, guarded(probe.files, probe.unseen, "files"))
-    probe.schedules.wrap(stack, _replace, guarded(probe.schedules, probe.unseen, "schedules"))
-    probe.loaders.wrap(stack, _replace, guarded(probe.loaders, probe.unseen, "samples"))
+    probe.exchanges.wrap(stack, replace, guarded(probe.exchanges, probe.unseen, "messages"))
+    probe.gathered.wrap(stack, replace, guarded(probe.gathered, probe.unseen, "gathered tensors"))
+    probe.draws.wrap(stack, replace, guarded(probe.draws, probe.unseen, "random numbers"))
+    probe.files.wrap(stack, replace, guarded(probe.files, probe.unseen, "files"))
+    probe.schedules.wrap(stack, replace, guarded(probe.schedules, probe.unseen, "schedules"))
+    probe.loaders.wrap(stack, replace, guarded(probe.loaders, probe.unseen, "samples"))
 
 
-def _replace(
+def replace(
     stack: contextlib.ExitStack,
     owner: object,
     name: str,

@@ -295,6 +295,7 @@ class Rank:
         """Run the learner's code; return the reply and the tracer. Here, and nowhere else, an interrupt raises."""
         done = JobReply()
         tracer: Tracer | None = None
+        value = None  # `around` may end the code early
         try:
             try:
                 self.in_learners_code = True

@@ -1,0 +1,74 @@
+"""Whether ranks train as one process would with the rows of all of them, by their first gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from realranks.doctor.sentences import diagnosis
+from realranks.doctor.words import names_in_a_row
+from realranks.outcome.outcome import Diagnosis, Outcome
+
+#: Differences, of a gradient's length, that come from the order in which numbers are added.
+_ROUNDING = 0.01
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The gradients of the ranks' first step beside those of one process.
+
+    Attributes:
+        factor: the ranks' are so many times the others. rest: what is left of the difference after that, as a share.
+        most: the parameters in which most of it is. rows: of each rank. drawn: random numbers were drawn in the step.
+        switched_off: what was switched off for the comparison. why_not: why nothing could be compared; else empty.
+    """
+
+    factor: float = 0.0
+    rest: float = 0.0
+    most: tuple[str, ...] = ()
+    rows: tuple[int, ...] = ()
+    drawn: bool = False
+    switched_off: tuple[str, ...] = ()
+    why_not: str = ""
+
+
+def unlike_one_process(outcome: Outcome, found: Comparison) -> Diagnosis | None:
+    """Explain how the ranks' first gradients differ from those of one process; None if they do not, or nobody knows."""
+    if found.why_not or (abs(found.factor - 1) <= _ROUNDING and found.rest <= _ROUNDING):
+        return None
+    ranks = len(found.rows)
+    words = {
+        "ranks": range(ranks),
+        "number": ranks,
+        "factor": f"{found.factor:.3g}",
+        "share": f"{found.rest:.0%}",
+        "most": names_in_a_row(list(found.most)),
+        "rows": " and ".join(map(str, found.rows)),
+    }
+    if found.rest <= _ROUNDING:
+        near = {"unlike_one_process.divided": 1 / ranks, "unlike_one_process.added": float(ranks)}
+        name = next(
+            (name for name, n in near.items() if abs(found.factor / n - 1) <= _ROUNDING),
+            "unlike_one_process.scaled",
+        )
+    elif found.drawn:
+        return None
+    else:
+        name = "unlike_one_process.rows" if len(set(found.rows)) > 1 else "unlike_one_process.other"
+    return diagnosis(name, outcome, (), (), **words)
+
+
+def compared_with_one(found: Comparison) -> list[str]:
+    """Say what was compared, and what could not be."""
+    if found.why_not:
+        return [f"not compared with one process: {found.why_not}"]
+    told = []
+    if found.rest > _ROUNDING and found.drawn:
+        told.append(
+            "not compared with one process: the script draws random numbers in its step, which are others there"
+        )
+    elif abs(found.factor - 1) <= _ROUNDING and found.rest <= _ROUNDING:
+        rows = sum(found.rows)
+        told.append(f"the first gradients are those of one process with the {rows} rows of all ranks")
+    if found.switched_off:
+        told.append(f"switched off for that: {' and '.join(found.switched_off)}")
+    return told

@@ -1,0 +1,261 @@
+"""A script's first optimizer step, recorded on several ranks and made again by one with the rows of all of them.
+
+Each rank keeps the batches that its loaders gave until then, and the gradients that backward has left; rank 0 keeps the
+weights that DDP began with. One rank alone begins with the same weights, gets the batches of all ranks joined, and
+compares its gradients. Dropout draws nothing meanwhile, and batch normalisation uses its running statistics. Used
+inside a rank, as a job's `around`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import types
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from realranks.watch.patches import replace
+from realranks.watch.watching import watching
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+#: What the one rank leaves in the folder: the comparison, or why there is none.
+RESULT = "comparison.json"
+_MAX_NAMES = 3
+
+_Function = Callable[..., Any]
+
+
+class _Done(BaseException):
+    """The first step is made: the script need not go on."""
+
+
+class _NotComparable(BaseException):
+    """One process cannot do what the ranks did; the message says why."""
+
+
+@contextlib.contextmanager
+def first_step(folder: str, ranks: int = 0) -> Iterator[None]:
+    """Watch the script within the block until its first optimizer step, and end it there.
+
+    Args:
+        folder: of what is kept. ranks: those whose files it has; 0 while they are made.
+    """
+    from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+    taking = _FirstStep(Path(folder), ranks)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(watching())
+        taking.wrap(stack)
+        stack.callback(register_optimizer_step_pre_hook(lambda *_: taking.end()).remove)
+        try:
+            yield
+        except _Done:
+            pass
+        except _NotComparable as error:
+            (taking.folder / RESULT).write_text(json.dumps({"why_not": str(error)}), encoding="utf-8")
+
+
+class _FirstStep:
+    def __init__(self, folder: Path, ranks: int) -> None:
+        self.folder, self.ranks = folder, ranks
+        self.models: list[nn.Module] = []
+        self.loaders: list[object] = []
+        self.batches: list[list[object]] = []
+        self.gradients: list[dict[str, Tensor]] = []
+        self.rows = 0
+        self.switched_off: set[str] = set()
+        self.state: Tensor | None = None
+
+    def wrap(self, stack: contextlib.ExitStack) -> None:
+        import torch
+        from torch.nn.parallel import DistributedDataParallel
+        from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+        def construct(original: _Function) -> _Function:
+            def construct(wrapper: DistributedDataParallel, *arguments: Any, **options: Any) -> None:
+                original(wrapper, *arguments, **options)
+                self.built(wrapper.module)
+
+            return construct
+
+        def following(original: _Function) -> _Function:
+            def following(iterator: object) -> object:
+                return self.given(iterator, original(iterator))
+
+            return following
+
+        def clip(original: _Function) -> _Function:
+            def clip(*arguments: Any, **options: Any) -> Any:
+                self.take()
+                return original(*arguments, **options)
+
+            return clip
+
+        replace(stack, DistributedDataParallel, "__init__", construct)
+        replace(stack, _BaseDataLoaderIter, "__next__", following)
+        replace(stack, torch.nn.utils, "clip_grad_norm_", clip)
+
+    def built(self, module: nn.Module) -> None:
+        """Keep a model's weights, or take the kept ones; switch off what depends on chance or on the batch."""
+        import torch
+        from torch.nn.modules.batchnorm import _BatchNorm
+        from torch.nn.modules.dropout import _DropoutNd
+
+        file = self.folder / f"weights-{len(self.models)}.pt"
+        self.models.append(module)
+        if self.ranks:
+            module.load_state_dict(torch.load(file))
+        elif _rank() == 0:
+            torch.save(module.state_dict(), file)
+        module.register_forward_pre_hook(self.called, with_kwargs=True)
+        for part in module.modules():
+            if isinstance(part, _DropoutNd) and part.p:
+                part.p = 0.0
+                self.switched_off.add("dropout")
+            elif isinstance(part, _BatchNorm) and part.track_running_stats:
+                part.forward = types.MethodType(_with_running_statistics, part)  # type: ignore[method-assign]
+                self.switched_off.add("batch normalisation")
+
+    def called(self, module: nn.Module, arguments: object, options: object) -> None:
+        """Count the rows that a model gets."""
+        import torch
+        from torch.utils import _pytree
+
+        leaves = _pytree.tree_leaves((arguments, options))
+        sizes = [len(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.dim()]
+        self.rows += max(sizes, default=0)
+
+    def given(self, iterator: object, batch: object) -> object:
+        """Keep a batch; or return that of all ranks in its place."""
+        import torch
+
+        if self.state is None:
+            self.state = torch.get_rng_state()
+        if not any(each is iterator for each in self.loaders):
+            self.loaders.append(iterator)
+            self.batches.append([])
+        number = next(n for n, each in enumerate(self.loaders) if each is iterator)
+        index = len(self.batches[number])
+        self.batches[number].append(batch)
+        return self._of_all(number, index) if self.ranks else batch
+
+    def _of_all(self, number: int, index: int) -> object:
+        import torch
+
+        kept = [
+            torch.load(self.folder / f"{rank}.pt", weights_only=False)["batches"]
+            for rank in range(self.ranks)
+        ]
+        try:
+            return _joined([batches[number][index] for batches in kept])
+        except IndexError:
+            why = "one process asks for more batches before its first optimizer step than each rank did"
+            raise _NotComparable(why) from None
+        except (ValueError, KeyError):
+            raise _NotComparable(
+                "the batches of the ranks are not made alike, and cannot be joined"
+            ) from None
+
+    def take(self) -> None:
+        """Keep the gradients as backward has left them; later they may be clipped."""
+        self.gradients = self.gradients or [
+            {name: p.grad.detach().double() for name, p in model.named_parameters() if p.grad is not None}
+            for model in self.models
+        ]
+
+    def end(self) -> None:
+        """Keep or compare what there is now, and end the script."""
+        import torch
+
+        if not self.models:
+            return
+        self.take()
+        drawn = self.state is not None and not torch.equal(self.state, torch.get_rng_state())
+        mine = {"rows": self.rows, "drawn": drawn, "batches": self.batches}
+        if not self.ranks:
+            rank = _rank()
+            torch.save(
+                mine | ({"gradients": self.gradients} if rank == 0 else {}), self.folder / f"{rank}.pt"
+            )
+            raise _Done
+        kept = [torch.load(self.folder / f"{rank}.pt", weights_only=False) for rank in range(self.ranks)]
+        rows = [each["rows"] for each in kept]
+        if sum(rows) != self.rows:
+            raise _NotComparable("the model gets other rows than those that loaders give")
+        result = _compared(kept[0]["gradients"], self.gradients)
+        result |= {
+            "rows": rows,
+            "drawn": drawn or any(each["drawn"] for each in kept),
+            "switched_off": sorted(self.switched_off),
+        }
+        (self.folder / RESULT).write_text(json.dumps(result), encoding="utf-8")
+        raise _Done
+
+
+def _rank() -> int:
+    import torch.distributed as dist
+
+    return dist.get_rank() if dist.is_initialized() else int(os.environ.get("RANK", 0))
+
+
+def _with_running_statistics(norm: Any, x: Tensor) -> Tensor:
+    from torch.nn.functional import batch_norm
+
+    return batch_norm(x, norm.running_mean, norm.running_var, norm.weight, norm.bias, False, 0.0, norm.eps)
+
+
+def _joined(parts: Sequence[Any]) -> object:
+    """Join the batches of all ranks row by row.
+
+    Raises:
+        _NotComparable: they cannot be joined.
+    """
+    import torch
+
+    first = parts[0]
+    make: Any = type(first)
+    if isinstance(first, torch.Tensor):
+        if not first.dim():
+            return first
+        if len({part.shape[1:] for part in parts}) > 1:
+            raise _NotComparable(
+                "the rows of the ranks have different shapes, and cannot be put into one batch"
+            )
+        return torch.cat(list(parts))
+    if isinstance(first, dict):
+        return make({key: _joined([part[key] for part in parts]) for key in first})
+    if isinstance(first, tuple) and hasattr(first, "_fields"):
+        return make(*[_joined(each) for each in zip(*parts, strict=True)])
+    if isinstance(first, list | tuple):
+        if first and isinstance(first[0], str):
+            return [text for part in parts for text in part]
+        joined = [_joined(each) for each in zip(*parts, strict=True)]
+        return joined if isinstance(first, list) else tuple(joined)
+    return first
+
+
+def _compared(several: Sequence[dict[str, Tensor]], one: Sequence[dict[str, Tensor]]) -> dict[str, object]:
+    """Compare gradients: the factor between them, and what is left of the difference after it, of their length."""
+    import torch
+
+    pairs = [
+        (name, theirs[name], own[name])
+        for theirs, own in zip(several, one, strict=False)
+        for name in theirs
+        if name in own
+    ]
+    a = torch.cat([theirs.flatten() for _, theirs, _ in pairs] or [torch.zeros(0)])
+    b = torch.cat([own.flatten() for *_, own in pairs] or [torch.zeros(0)])
+    if not (a.isfinite().all() and b.isfinite().all() and a.norm() and b.norm()):
+        return {"why_not": "the first gradients are all zero, or not finite"}
+    factor = float(a @ b / (b @ b))
+    rest = {name: float((theirs - factor * own).norm()) for name, theirs, own in pairs}
+    return {
+        "factor": factor,
+        "rest": float((a - factor * b).norm() / a.norm()),
+        "most": sorted(rest, key=lambda name: -rest[name])[:_MAX_NAMES],
+    }

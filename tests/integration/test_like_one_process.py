@@ -1,0 +1,123 @@
+"""`doctor --like-one-process`: the first gradients of real ranks beside those of one process with all their rows."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from course_lib.cli.app import application
+from realranks.scripts.like_one_process import compare_with_one_process
+
+SCRIPT = """
+import sys
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+how = sys.argv[1]
+dist.init_process_group("gloo")
+ranks = dist.get_world_size()
+generator = torch.Generator().manual_seed(1)
+data = TensorDataset(torch.randn(60, 8, generator=generator), torch.randn(60, 1, generator=generator))
+size = 4 if how == "rows" and dist.get_rank() == 1 else 8
+loader = DataLoader(data, batch_size=size, sampler=DistributedSampler(data))
+net = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 4))
+model = DDP(net if how != "alone" else nn.Sequential(nn.Linear(8, 4)))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+micro = {"accumulates": 2, "for_the_ranks": 4 // ranks}.get(how, 1)
+for step, (x, y) in enumerate(loader, 1):
+    if how == "own_rows":
+        x, y = (part[:6] for part in data[6 * dist.get_rank() :])
+    if how == "noise":
+        x = x + torch.randn_like(x)
+    out = model(x)
+    loss = nn.functional.mse_loss(out[:, :1], y, reduction="sum" if how == "sum" else "mean")
+    if how == "masked":
+        mask = (x[:, :1] > 0.7).float()
+        loss = ((out[:, :1] - y).square() * mask).sum() / mask.sum()
+    if how == "divided":
+        loss = loss / ranks
+    if how == "multiplied":
+        loss = loss * ranks
+    (loss / micro).backward()
+    if how == "clipped":
+        nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+    if step % micro == 0:
+        optimizer.step()
+        optimizer.zero_grad()
+print("the script has gone on")
+dist.destroy_process_group()
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    file = tmp_path / "train.py"
+    file.write_text(SCRIPT, encoding="utf-8")
+    return str(file)
+
+
+def compared(script, how, ranks=3):
+    return compare_with_one_process(script, [how], ranks=ranks, method="forkserver")
+
+
+@pytest.mark.parametrize(
+    ("how", "rows"), [("right", 24), ("clipped", 24), ("accumulates", 48), ("alone", 24)]
+)
+def test_ranks_that_train_like_one_process(script, how, rows):
+    found = compared(script, how)
+    assert found.outcome.diagnosis is None
+    assert (
+        found.checked[0] == f"the first gradients are those of one process with the {rows} rows of all ranks"
+    )
+    off = ("switched off for that: batch normalisation and dropout",) if how != "alone" else ()
+    assert found.checked[1:] == off
+    assert not any("gone on" in text for text in found.outcome.stdout.values())
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("divided", "1/3 of those"),
+        ("sum", "1/3 of those"),
+        ("multiplied", "3 times those"),
+        ("rows", "the ranks had 8 and 4 and 8 rows"),
+        ("masked", "the loss is no mean over rows"),
+    ],
+)
+def test_how_they_differ_is_named(script, how, words):
+    found = compared(script, how)
+    assert found.outcome.diagnosis.kind == "unlike_one_process"
+    assert words in found.outcome.diagnosis.summary
+    assert not found.sound
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ("noise", "the script draws random numbers in its step"),
+        ("own_rows", "the model gets other rows than those that loaders give"),
+        ("for_the_ranks", "one process asks for more batches before its first optimizer step"),
+    ],
+)
+def test_what_cannot_be_compared_is_said(script, how, why):
+    found = compared(script, how, ranks=2)
+    assert found.outcome.diagnosis is None
+    assert why in found.checked[0]
+
+
+def test_a_run_that_fails_before_its_first_step_is_explained_as_ever(script, tmp_path):
+    text = SCRIPT.replace("    out = model(x)\n", '    raise ValueError("no")\n')
+    (tmp_path / "fails.py").write_text(text, encoding="utf-8")
+    assert compared(str(tmp_path / "fails.py"), "right").outcome.diagnosis.kind == "raised"
+
+
+def test_the_command_gives_the_verdict(script):
+    asked = CliRunner().invoke(application(), ["doctor", "--json", "--like-one-process", script, "divided"])
+    (record,) = json.loads(asked.stdout)["runs"]
+    assert asked.exit_code == 1
+    assert record["diagnosis"]["id"] == "unlike_one_process"
+    assert "1/2 of those" in record["diagnosis"]["sentence"]
