@@ -14,8 +14,9 @@ from realranks.doctor.diagnose import with_diagnosis
 from realranks.doctor.like_one_process import Comparison, compared_with_one, unlike_one_process
 from realranks.outcome.outcome import Kind, Outcome
 from realranks.ranks.codec import decode
-from realranks.ranks.kernel.gang import Gang
+from realranks.ranks.kernel.gang import Gang, LaunchError
 from realranks.scripts.examine import Examination
+from realranks.scripts.launching import starts_its_ranks
 
 #: `watch.first_step.first_step`, which only ranks import.
 _AROUND = "realranks.watch.first_step:first_step"
@@ -38,8 +39,13 @@ def compare_with_one_process(
         The outcome of the ranks' first step, with what the comparison has found; that of a run which failed, with why.
 
     Raises:
-        GangError, LaunchError: the ranks cannot be started.
+        GangError, LaunchError: the ranks cannot be started, or the script starts them itself.
     """
+    if starts_its_ranks(os.path.abspath(script)):
+        raise LaunchError(
+            f"{os.path.basename(script)} starts its ranks itself, so that one process cannot run it alone: "
+            "--like-one-process is for scripts that torchrun starts."
+        )
     with tempfile.TemporaryDirectory(prefix="realranks-") as folder:
         several = _run(Gang(ranks, init=False, method=method), script, arguments, {"folder": folder}, timeout)
         if several.kind is not Kind.OK:

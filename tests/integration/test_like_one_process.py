@@ -115,6 +115,14 @@ def test_a_run_that_fails_before_its_first_step_is_explained_as_ever(script, tmp
     assert compared(str(tmp_path / "fails.py"), "right").outcome.diagnosis.kind == "raised"
 
 
+def test_a_script_that_starts_its_ranks_itself_is_refused(tmp_path):
+    file = tmp_path / "spawns.py"
+    file.write_text("import torch.multiprocessing as mp\nmp.spawn(print, nprocs=2)\n", encoding="utf-8")
+    asked = CliRunner().invoke(application(), ["doctor", "--like-one-process", str(file)])
+    assert asked.exit_code == 2
+    assert "starts its ranks itself" in asked.stderr
+
+
 def test_the_command_gives_the_verdict(script):
     asked = CliRunner().invoke(application(), ["doctor", "--json", "--like-one-process", script, "divided"])
     (record,) = json.loads(asked.stdout)["runs"]
