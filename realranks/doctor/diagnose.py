@@ -86,12 +86,12 @@ def diagnose(outcome: Outcome) -> Diagnosis | None:
 
 
 def without_progress(outcome: Outcome) -> Diagnosis:
-    """Diagnose a script that still runs, although no rank has made progress for long (`make_outcome.stalled`)."""
+    """Diagnose a script that still runs, although no rank has made progress for long (`job.stalled`)."""
     return probable(outcome) or no_progress(outcome) or _unknown(outcome)
 
 
 def while_it_runs(outcome: Outcome) -> Diagnosis:
-    """Diagnose a run in which nothing has moved for some seconds (`make_outcome.if_ended_now`)."""
+    """Diagnose a run in which nothing has moved for some seconds (`job.if_ended_now`)."""
     if outcome.doubts:
         return _probably(outcome)
     return diagnosis("standing_still", outcome)

@@ -150,7 +150,7 @@ EVERYTHING = [
         ("/course", ""),
         4,
         {"RANK": "1"},
-        rank=starting.RankConfig(1, True, "gloo", 29500, 0, True, 2, {"RLIMIT_AS": 1 << 30}, 9),
+        rank=starting.RankConfig(1, True, "gloo", 29500, 0, True, {"RLIMIT_AS": 1 << 30}, 9),
     ),
     starting.Start(1, "/tmp", (), 4, store=starting.StoreConfig(29500)),
     starting.Start(1, "/tmp", (), 3, gpus=starting.GpusConfig(30.0)),
