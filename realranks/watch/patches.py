@@ -10,7 +10,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from realranks.watch.dynamo import passed_over
+from realranks.watch.exchanges import Exchanges
 from realranks.watch.guard import guarded
+from realranks.watch.schedules import Schedules
 
 if TYPE_CHECKING:
     from torch.nn.parallel import DistributedDataParallel
@@ -98,9 +100,10 @@ def patch(probe: Probe, stack: contextlib.ExitStack) -> None:
     _replace(stack, torch.jit, "script", script)
     for handle in (register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)):
         stack.callback(handle.remove)
-    probe.exchanges.wrap(stack, _replace, guarded(probe.exchanges, probe.unseen, "messages"))
+    exchanges, schedules = Exchanges(probe.notes), Schedules(probe.notes, probe.optimizers)
+    exchanges.wrap(stack, _replace, guarded(exchanges, probe.unseen, "messages"))
     probe.gathered.wrap(stack, _replace, guarded(probe.gathered, probe.unseen, "gathered tensors"))
-    probe.schedules.wrap(stack, _replace, guarded(probe.schedules, probe.unseen, "schedules"))
+    schedules.wrap(stack, _replace, guarded(schedules, probe.unseen, "schedules"))
     probe.loaders.wrap(stack, _replace, guarded(probe.loaders, probe.unseen, "samples"))
 
 
