@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from unittest import mock
 
 from benchmarks.gangs import Failed
-from realranks.ranks.kernel import deadlock_watch
+from realranks.ranks.kernel import follow_job
 from realranks.ranks.kernel.gang import Gang
 from realranks.watch.around import as_around
 
@@ -67,8 +67,8 @@ def milliseconds(
 
 def _run(gang: Gang, source: str, watched: bool) -> float:
     # The ranks of every job are asked for their status now and then; without that nothing watches at all.
-    first_request = deadlock_watch.FIRST_REQUEST if watched else math.inf
-    with mock.patch.object(deadlock_watch, "FIRST_REQUEST", first_request):
+    first_request = follow_job.FIRST_REQUEST if watched else math.inf
+    with mock.patch.object(follow_job, "FIRST_REQUEST", first_request):
         outcome = gang.run_cell(source, around=as_around() if watched else None)
     if not outcome.ok:
         raise Failed(repr(outcome))

@@ -12,10 +12,10 @@ from realranks.cells.show import View
 from realranks.outcome.expect import Expectation, ExpectationError, in_words
 from realranks.outcome.outcome import Outcome
 from realranks.ranks.kernel.backend import BackendError
-from realranks.ranks.kernel.gang import GangError, State
+from realranks.ranks.kernel.gang import GangError, GangOverError, State
 from realranks.ranks.kernel.launcher import LaunchError
 
-_WAYS_ON: dict[State | None, str] = {
+_WAYS_ON: dict[State, str] = {
     State.STOPPED: " `%%ranks 4` starts four new ones.",
     State.BROKEN: " `%ranks restart` starts new ones.",
 }
@@ -26,9 +26,9 @@ def refusing() -> Iterator[None]:
     """Turn what the learner can put right into one clear line."""
     try:
         yield
-    except GangError as error:
-        raise UsageError(f"{error}{_WAYS_ON.get(error.state, '')}") from None
-    except (BackendError, LaunchError, ExpectationError) as error:
+    except GangOverError as error:
+        raise UsageError(f"{error}{_WAYS_ON[error.state]}") from None
+    except (GangError, BackendError, LaunchError, ExpectationError) as error:
         raise UsageError(str(error)) from None
     except TypeError as error:
         if str(error).startswith("Cannot be sent"):

@@ -6,10 +6,12 @@ collective at which line, who has left, who raised or died - and says `unknown` 
 - how ranks ended: `deaths`, `endings`, `errors` with the table `meanings`;
 - hangs: the list in `hangs`, over `hang_table`; its rules are in `group_creation`, `roots`, `mismatches`,
   `script_collectives`, `absences`, `ddp_passes`, `gpu_waits`, `stuck`;
-- silent faults: `drift`, `drift_causes`, `outside_ddp`, `nothing_distributed`, `data`; several models: `model_order`.
+- silent faults: the list in `silent`; its rules are in `drift` with `drift_causes`, `nothing_distributed`,
+  `outside_ddp`, `training`, `data`, `samples`, `schedules`; several models: `model_order`.
 
-Their order is in `diagnose` and `hangs`, their evidence in `alignment`, `conditions`, `loops`, `counts`, `history`,
-`models` and `notes`, their sentences in `diagnoses.toml`. It may import `watch` and `ranks`, never the notebook.
+Their order is in `diagnose`, `hangs` and `silent`, their evidence in `alignment`, `conditions`, `loops`, `counts`,
+`history`, `models` and `notes`, their sentences in `diagnoses.toml`. It may import `watch` and `ranks`, never the
+notebook.
 """
 
 from realranks.doctor.diagnose import diagnose, with_diagnosis

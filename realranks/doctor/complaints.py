@@ -6,7 +6,7 @@ DDP's messages name one cause or two and advise an option; what a rank has seen 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from realranks.doctor.meanings import Meaning, indices_in, model_with, names_at
 from realranks.doctor.notes import Notes, notes_of
@@ -99,7 +99,7 @@ def _failure(outcome: Outcome, rank: int, found: re.Match[str]) -> Failure | Non
     return next((each for each in failures if found.string.startswith(each.message)), None)
 
 
-def _models(outcome: Outcome, rank: int) -> tuple[ModelNotes, ...]:
+def _models(outcome: Outcome, rank: int) -> Sequence[ModelNotes]:
     probe = outcome.facts.get(rank, NO_FACTS).probe
     return probe.models if probe is not None else ()
 

@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from realranks.doctor.notes import Notes
 from realranks.doctor.sentences import diagnosis
 from realranks.doctor.words import lines_of
-from realranks.outcome.outcome import Diagnosis
+from realranks.outcome.outcome import Diagnosis, Outcome
 from realranks.outcome.probe_notes import LoaderNotes
 
 Loaders = Mapping[int, LoaderNotes]
 _SHOWN = 8
 
 
-def data_fault(notes: Notes) -> Diagnosis | None:
-    """Detect a fault in how the ranks' training loaders drew their samples."""
+def _trained_with(notes: Notes) -> Iterator[Loaders]:
+    """Yield the loaders with which all ranks have trained, each with its counterparts on the other ranks."""
     for number in range(min(len(probe.loaders) for probe in notes.values())):
         loaders = {rank: probe.loaders[number] for rank, probe in notes.items()}
-        if not all(loader.trains and loader.epochs for loader in loaders.values()):
-            continue
-        for rule in (_same_data, _overlapping, _same_order):
-            found = rule(notes, loaders)
-            if found is not None:
-                return found
-    return None
+        if all(loader.trains and loader.epochs for loader in loaders.values()):
+            yield loaders
 
 
-def _drawn(loaders: Loaders, epoch: int = 0) -> dict[int, tuple[int, ...]]:
+def _drawn(loaders: Loaders, epoch: int = 0) -> dict[int, list[int]]:
     return {rank: loader.epochs[epoch].indices for rank, loader in loaders.items()}
 
 
@@ -39,43 +34,53 @@ def _samples(drawn: Mapping[int, Sequence[int]]) -> dict[int, str]:
     }
 
 
-def _same_data(notes: Notes, loaders: Loaders) -> Diagnosis | None:
-    drawn = _drawn(loaders)
-    first = next(iter(drawn.values()))
-    if len(first) < 2 or any(found != first for found in drawn.values()):
-        return None
-    # Numbers alone prove nothing: every rank may hold a dataset of its own.
-    inputs = [[model.inputs for model in probe.models] for probe in notes.values()]
-    if not inputs[0] or not any(inputs[0]) or any(found != inputs[0] for found in inputs):
-        return None
-    shares = {loader.share for loader in loaders.values()}
-    share, lines = shares.pop() if len(shares) == 1 else (), lines_of(_samples(drawn))
-    if len(share) < 2:
-        return diagnosis("same_data", None, (), lines, number=len(notes))
-    whose = "the" if share[1] == 1 else "every rank's"
-    given = f"num_replicas={share[1]}" if share[1] == 1 else f"rank={share[0]}, num_replicas={share[1]}"
-    return diagnosis("same_data.share", None, (), lines, number=len(notes), whose=whose, given=given)
+def same_data(outcome: Outcome, notes: Notes) -> Diagnosis | None:
+    """Detect that all ranks train on the same samples."""
+    for loaders in _trained_with(notes):
+        drawn = _drawn(loaders)
+        first = next(iter(drawn.values()))
+        if len(first) < 2 or any(found != first for found in drawn.values()):
+            continue
+        # Numbers alone prove nothing: every rank may hold a dataset of its own.
+        inputs = [[model.inputs for model in probe.models] for probe in notes.values()]
+        if not inputs[0] or not any(inputs[0]) or any(found != inputs[0] for found in inputs):
+            continue
+        shares = {loader.share for loader in loaders.values()}
+        share, lines = shares.pop() if len(shares) == 1 else (), lines_of(_samples(drawn))
+        if len(share) < 2:
+            return diagnosis("same_data", None, (), lines, number=len(notes))
+        whose = "the" if share[1] == 1 else "every rank's"
+        given = f"num_replicas={share[1]}" if share[1] == 1 else f"rank={share[0]}, num_replicas={share[1]}"
+        return diagnosis("same_data.share", None, (), lines, number=len(notes), whose=whose, given=given)
+    return None
 
 
-def _overlapping(notes: Notes, loaders: Loaders) -> Diagnosis | None:
-    drawn = _drawn(loaders)
-    if any(loader.sampler != "DistributedSampler" for loader in loaders.values()):
-        return None
-    counts = Counter(index for found in drawn.values() for index in found)
-    padding = len(notes) - 1  # DistributedSampler repeats samples so that all ranks get equally many
-    shared = sum(count - 1 for count in counts.values())
-    if shared <= padding or any(len(loader.epochs[0].indices) >= 5000 for loader in loaders.values()):
-        return None
-    if loaders[min(loaders)].samples < len(notes):
-        return None
-    return diagnosis("overlapping_shards", None, (), lines_of(_samples(drawn)), shared=shared)
+def overlapping_shards(outcome: Outcome, notes: Notes) -> Diagnosis | None:
+    """Detect samples that a DistributedSampler gives to several ranks."""
+    for loaders in _trained_with(notes):
+        drawn = _drawn(loaders)
+        if any(loader.sampler != "DistributedSampler" for loader in loaders.values()):
+            continue
+        counts = Counter(index for found in drawn.values() for index in found)
+        padding = len(notes) - 1  # DistributedSampler repeats samples so that all ranks get equally many
+        shared = sum(count - 1 for count in counts.values())
+        if shared <= padding or any(len(loader.epochs[0].indices) >= 5000 for loader in loaders.values()):
+            continue
+        if loaders[min(loaders)].samples >= len(notes):
+            return diagnosis("overlapping_shards", None, (), lines_of(_samples(drawn)), shared=shared)
+    return None
 
 
-def _same_order(notes: Notes, loaders: Loaders) -> Diagnosis | None:
-    for loader in loaders.values():
-        epochs = loader.epochs
-        if loader.sampler != "DistributedSampler" or not loader.shuffles or len(epochs) < 2:
-            return None
-        if epochs[0].batches < 2 or epochs[0].crc != epochs[1].crc:
-            return None
-    return diagnosis("same_order_every_epoch", None, (), lines_of(_samples(_drawn(loaders, 1))))
+def same_order_every_epoch(outcome: Outcome, notes: Notes) -> Diagnosis | None:
+    """Detect shuffled samples that come in the same order in the second epoch, because of a missing `set_epoch`."""
+    for loaders in _trained_with(notes):
+        if all(map(_repeats, loaders.values())):
+            return diagnosis("same_order_every_epoch", None, (), lines_of(_samples(_drawn(loaders, 1))))
+    return None
+
+
+def _repeats(loader: LoaderNotes) -> bool:
+    epochs = loader.epochs
+    if loader.sampler != "DistributedSampler" or not loader.shuffles or len(epochs) < 2:
+        return False
+    return epochs[0].batches >= 2 and epochs[0].crc == epochs[1].crc

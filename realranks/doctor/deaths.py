@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from realranks.doctor.conditions import separating, under
-from realranks.doctor.drift import swallowed_error
+from realranks.doctor.errors import swallowed_error
 from realranks.doctor.hang_table import meeting, sides_by_collective
 from realranks.doctor.hangs import first_matching_rule
 from realranks.doctor.mismatches import misfit

@@ -9,11 +9,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from realranks.doctor import deaths, drift, endings, errors
+from realranks.doctor import deaths, endings, errors
 from realranks.doctor.alignment import unequal_numbers
 from realranks.doctor.files import torn_file
 from realranks.doctor.hangs import explain_hang
 from realranks.doctor.sentences import diagnosis
+from realranks.doctor.silent import silent_fault
 from realranks.doctor.stuck import as_probable, no_progress, with_threads
 from realranks.doctor.words import (
     at_line,
@@ -54,7 +55,7 @@ def interrupted(outcome: Outcome) -> Diagnosis | None:
 _RULES: tuple[Callable[[Outcome], Diagnosis | None], ...] = (
     deaths.died,
     interrupted,
-    drift.swallowed_error,
+    errors.swallowed_error,
     torn_file,
     errors.known_error,
     errors.started_at_import,
@@ -82,18 +83,18 @@ def diagnose(outcome: Outcome) -> Diagnosis | None:
     if outcome.kind is Kind.OK and not outcome.interrupted:
         if not outcome.facts:
             return None  # the run was not watched, and the numbers of collectives gave no reason to ask
-        return drift.silent_fault(outcome) or unequal_numbers(outcome)
+        return silent_fault(outcome) or unequal_numbers(outcome)
     found = next((found for rule in _RULES if (found := rule(outcome)) is not None), None)
     return with_threads(outcome, found or _unknown(outcome))
 
 
 def without_progress(outcome: Outcome) -> Diagnosis:
-    """Diagnose a script that still runs, although no rank has made progress for long (`make_outcome.stalled`)."""
+    """Diagnose a script that still runs, although no rank has made progress for long (`job.stalled`)."""
     return probable(outcome) or no_progress(outcome) or _unknown(outcome)
 
 
 def while_it_runs(outcome: Outcome) -> Diagnosis:
-    """Diagnose a run in which nothing has moved for some seconds (`make_outcome.if_ended_now`)."""
+    """Diagnose a run in which nothing has moved for some seconds (`job.if_ended_now`)."""
     if outcome.doubts:
         return _probably(outcome)
     return diagnosis("standing_still", outcome)

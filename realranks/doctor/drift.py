@@ -1,7 +1,4 @@
-"""Silent faults: a script that ends well, and whose ranks have drifted apart; and errors that were swallowed.
-
-Read from what the probe has noted (`watch.probe`); a run that was not watched has none.
-"""
+"""Weights and buffers of DDP models that have drifted apart, read from what the probe has noted (`watch.probe`)."""
 
 from __future__ import annotations
 
@@ -9,80 +6,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Literal
 
-from realranks.doctor.data import data_fault
 from realranks.doctor.drift_causes import cause_of, unlike_settings
-from realranks.doctor.errors import swallowed_complaint
-from realranks.doctor.files import same_file
 from realranks.doctor.history import END, Difference, Moment, lasting, moment, ordered
-from realranks.doctor.mismatches import mismatch_in_passing
 from realranks.doctor.models import SharedModel, shared_models
-from realranks.doctor.notes import Notes, notes_of
-from realranks.doctor.nothing_distributed import nothing_distributed
-from realranks.doctor.outside_ddp import parameters_outside
-from realranks.doctor.random_numbers import same_random_numbers
-from realranks.doctor.roots import different_roots
-from realranks.doctor.samples import sample_fault
-from realranks.doctor.schedules import schedule_fault
+from realranks.doctor.notes import Notes
 from realranks.doctor.sentences import diagnosis
-from realranks.doctor.training import too_many_threads, training_fault
 from realranks.doctor.words import (
     lines_of,
     names_in_a_row,
     steps,
     who_differs,
 )
-from realranks.outcome.outcome import Diagnosis, Kind, Outcome
-from realranks.outcome.probe_notes import Digest, Failure, ProbeNotes
-
-
-def swallowed_error(outcome: Outcome) -> Diagnosis | None:
-    """Detect a script that caught the error of a forward or backward pass and continued out of step with the others."""
-    if outcome.kind not in (Kind.HANG, Kind.RAISES, Kind.DIED):
-        return None
-    first_failures = {rank: _caught(outcome, rank, probe) for rank, probe in notes_of(outcome).items()}
-    swallowed = {rank: failure for rank, failure in first_failures.items() if failure is not None}
-    if not swallowed or len(swallowed) == len(outcome.ranks):
-        return None
-    first = next(iter(swallowed.values()))
-    memory = "memory" in first.message.lower() or first.type in ("MemoryError", "OutOfMemoryError")
-    what = f"ran out of memory ({first.type})" if memory else f"got {first.type}"
-    others = [rank for rank in outcome.ranks if rank not in swallowed]
-    words = {"got": what, "call": first.what, "where": first.where, "others": others}
-    return diagnosis("swallowed_error", outcome, swallowed, ranks=swallowed, **words)
-
-
-def _caught(outcome: Outcome, rank: int, probe: ProbeNotes) -> Failure | None:
-    """Return the first error that this rank's script caught; None if it caught none but the one that ended it."""
-    if not probe.failures or "closed by peer" in probe.failures[0].message.lower():
-        return None
-    error = outcome.errors.get(rank)
-    only = len(probe.failures) == 1
-    return None if only and error is not None and probe.failures[0].type == error.type else probe.failures[0]
-
-
-def silent_fault(outcome: Outcome) -> Diagnosis | None:
-    """Detect a fault in a run that every rank has finished; None if there is none, or the run was not watched.
-
-    A warning is returned only if no rule finds an error.
-    """
-    found = swallowed_complaint(outcome) or mismatch_in_passing(outcome) or different_roots(outcome)
-    if found is not None:
-        return found
-    notes = notes_of(outcome)
-    if len(notes) < 2:
-        return None
-    worth_knowing = None
-    for rule in _RULES:
-        found = rule(outcome, notes)
-        if found is not None and not found.warning:
-            return found
-        worth_knowing = worth_knowing or found
-    return worth_knowing
-
-
-def _data(outcome: Outcome, notes: Notes) -> Diagnosis | None:
-    found, more = data_fault(notes), sample_fault(notes)
-    return more if found is None or (found.warning and more is not None and not more.warning) else found
+from realranks.outcome.outcome import Diagnosis, Outcome
+from realranks.outcome.probe_notes import Digest, ProbeNotes
 
 
 def moments_of(model: SharedModel, notes: Notes, part: Literal["parameters", "buffers"]) -> list[Moment]:
@@ -105,7 +41,7 @@ def _by_name(parts: Mapping[int, Mapping[str, Digest]]) -> Iterator[tuple[str, d
             yield name, digests
 
 
-def _drifted_weights(outcome: Outcome, notes: Notes) -> Diagnosis | None:
+def drifted_weights(outcome: Outcome, notes: Notes) -> Diagnosis | None:
     """Report the first DDP model whose weights drifted apart, and name the other ones with it."""
     drifted = [
         (found, model)
@@ -189,7 +125,7 @@ def _unlike_settings(probe: ProbeNotes, notes: Notes) -> str:
     return "".join(f", {setting}" for setting in list(unlike)[:4])
 
 
-def _drifted_buffers(outcome: Outcome, notes: Notes) -> Diagnosis | None:
+def drifted_buffers(outcome: Outcome, notes: Notes) -> Diagnosis | None:
     """Detect differing buffers that DDP does not synchronise: statistics of local data, or state of the model."""
     for model in shared_models(notes):
         own = model.noted(notes)
@@ -202,24 +138,6 @@ def _drifted_buffers(outcome: Outcome, notes: Notes) -> Diagnosis | None:
             return diagnosis("buffers_drift.state", None, of=_of(model), names=names_in_a_row(state))
         return diagnosis("buffers_drift", None, of=_of(model), names=_names(found))
     return None
-
-
-def _training(outcome: Outcome, notes: Notes) -> Diagnosis | None:
-    return training_fault(notes)
-
-
-_RULES = (
-    _drifted_weights,
-    nothing_distributed,
-    parameters_outside,
-    _training,
-    _drifted_buffers,
-    _data,
-    schedule_fault,
-    same_random_numbers,
-    same_file,
-    too_many_threads,
-)
 
 
 def _is_state(own: Notes, names: list[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Errors of ranks for which torch's message has a known meaning (`meanings`)."""
+"""Errors of ranks for which torch's message has a known meaning (`meanings`), and errors that a script has caught."""
 
 from __future__ import annotations
 
@@ -47,6 +47,31 @@ def started_at_import(outcome: Outcome) -> Diagnosis | None:
         return None
     error = next(iter(outcome.errors.values()), None)
     return diagnosis("spawn_at_import", outcome, (), (), at=at_line(error.where) if error else "")
+
+
+def swallowed_error(outcome: Outcome) -> Diagnosis | None:
+    """Detect a script that caught the error of a forward or backward pass and continued out of step with the others."""
+    if outcome.kind not in (Kind.HANG, Kind.RAISES, Kind.DIED):
+        return None
+    first_failures = {rank: _caught(outcome, rank, probe) for rank, probe in notes_of(outcome).items()}
+    swallowed = {rank: failure for rank, failure in first_failures.items() if failure is not None}
+    if not swallowed or len(swallowed) == len(outcome.ranks):
+        return None
+    first = next(iter(swallowed.values()))
+    memory = "memory" in first.message.lower() or first.type in ("MemoryError", "OutOfMemoryError")
+    what = f"ran out of memory ({first.type})" if memory else f"got {first.type}"
+    others = [rank for rank in outcome.ranks if rank not in swallowed]
+    words = {"got": what, "call": first.what, "where": first.where, "others": others}
+    return diagnosis("swallowed_error", outcome, swallowed, ranks=swallowed, **words)
+
+
+def _caught(outcome: Outcome, rank: int, probe: ProbeNotes) -> Failure | None:
+    """Return the first error that this rank's script caught; None if it caught none but the one that ended it."""
+    if not probe.failures or "closed by peer" in probe.failures[0].message.lower():
+        return None
+    error = outcome.errors.get(rank)
+    only = len(probe.failures) == 1
+    return None if only and error is not None and probe.failures[0].type == error.type else probe.failures[0]
 
 
 def swallowed_complaint(outcome: Outcome) -> Diagnosis | None:

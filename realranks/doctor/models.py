@@ -74,9 +74,9 @@ def _narrowed(probe: ProbeNotes, number: int) -> ProbeNotes:
     return replace(
         probe,
         counts=replace(probe.counts, forwards=model.forwards, backwards=model.backwards, steps=model.steps),
-        models=(model,),
-        weights=tuple(replace(check, model=0) for check in probe.weights if check.model == number),
-        gradients=tuple(check for check in gradients if check.gradients),
+        models=[model],
+        weights=[replace(check, model=0) for check in probe.weights if check.model == number],
+        gradients=[check for check in gradients if check.gradients],
         bare_backwards=model.bare_backwards,
         no_sync_steps=model.no_sync_steps,
     )

@@ -26,7 +26,7 @@ def same_random_numbers(outcome: Outcome, notes: Notes) -> Diagnosis | None:
         if len(own) < 2 or not all(any(each.trains for each in probe.loaders) for probe in own.values()):
             continue
         for name in _SEEDS:
-            first, *others = (probe.draws.draws.get(name, ()) for probe in own.values())
+            first, *others = (probe.draws.draws.get(name, []) for probe in own.values())
             numbers = [draw.numbers for draw in first]
             if (
                 len(first) >= _FEWEST

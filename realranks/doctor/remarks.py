@@ -83,7 +83,7 @@ def random_numbers(notes: Notes) -> list[str]:
     """Say whether ranks that draw random numbers between their steps draw the same ones."""
     found = []
     for name in ("torch", "numpy.random"):
-        drawn = [probe.draws.draws.get(name, ()) for probe in notes.values()]
+        drawn = [tuple(probe.draws.draws.get(name, ())) for probe in notes.values()]
         if all(any(draw.numbers for draw in draws) for draws in drawn):
             kinds = {len(drawn): "different on each rank", 1: "the same on all ranks"}
             told = kinds.get(len(set(drawn)), "the same on some ranks")

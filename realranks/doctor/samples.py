@@ -1,8 +1,7 @@
 """Faults that only what loaders gave can show: the same row with another label, rows of the validation trained on.
 
 Rows of different ranks are known as the same by a checksum (`watch.rows`). Where every draw of a sample is another one
-(augmentation), rows have nothing in common, and these rules stay silent. So they do without a DDP model that averages
-over all ranks: what one rank trains on is then its own business.
+(augmentation), rows have nothing in common, and these rules stay silent.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from itertools import combinations
 from realranks.doctor.notes import Notes
 from realranks.doctor.sentences import diagnosis
 from realranks.doctor.words import lines_of, names_in_a_row
-from realranks.outcome.outcome import Diagnosis
+from realranks.outcome.outcome import Diagnosis, Outcome
 from realranks.outcome.probe_notes import MAX_LOADERS, LoaderNotes, Row
 
 #: Rows in which ranks have to differ: fewer may be there twice by chance.
@@ -24,7 +23,7 @@ _SHOWN = 3
 Labels = dict[Hashable, int]
 
 
-def labels_differ(notes: Notes) -> Diagnosis | None:
+def labels_differ(outcome: Outcome, notes: Notes) -> Diagnosis | None:
     """Detect that the same rows have different labels on two ranks, consistently renumbered."""
     for labels in (_labels_by_content(notes), _labels_by_number(notes)):
         for one, other in combinations(labels, 2):
@@ -92,7 +91,7 @@ def _steady(pairs: Iterable[tuple[Hashable, int | None]]) -> Labels:
     }
 
 
-def split_differs(notes: Notes) -> Diagnosis | None:
+def split_differs(outcome: Outcome, notes: Notes) -> Diagnosis | None:
     """Detect ranks that keep their validation rows out of their own training while other ranks train on them."""
     trained = {rank: set(map(_content, _trained(probe.loaders))) for rank, probe in notes.items()}
     held = {rank: set(map(_content, _evaluated(probe.loaders))) for rank, probe in notes.items()}
@@ -112,7 +111,7 @@ def split_differs(notes: Notes) -> Diagnosis | None:
     return diagnosis("split_differs", None, (), lines_of(others), **words)
 
 
-def unlike_subsets(notes: Notes) -> Diagnosis | None:
+def unlike_subsets(outcome: Outcome, notes: Notes) -> Diagnosis | None:
     """Detect ranks that each picked a part of the dataset before a DistributedSampler split it again."""
     loaders = _dealt(notes)
     picks = {loader.picked for loader in loaders.values()}
@@ -121,7 +120,7 @@ def unlike_subsets(notes: Notes) -> Diagnosis | None:
     return diagnosis("unlike_datasets.subset", None, (), ())
 
 
-def unlike_datasets(notes: Notes) -> Diagnosis | None:
+def unlike_datasets(outcome: Outcome, notes: Notes) -> Diagnosis | None:
     """Detect ranks whose datasets have different rows under the same numbers."""
     loaders = _dealt(notes)
     rows = {rank: _constant(notes[rank].loaders, loader.dataset) for rank, loader in loaders.items()}
@@ -140,7 +139,7 @@ def unlike_datasets(notes: Notes) -> Diagnosis | None:
     return None
 
 
-def same_stream(notes: Notes) -> Diagnosis | None:
+def same_stream(outcome: Outcome, notes: Notes) -> Diagnosis | None:
     """Detect that every rank reads the whole stream, so that all models get the same samples."""
     first = [loader.epochs[0] for loader in _training(notes).values()]
     if not first or any(each.indices or each.rows != first[0].rows for each in first):
@@ -154,7 +153,7 @@ def same_stream(notes: Notes) -> Diagnosis | None:
     return diagnosis("same_data.stream", None, (), (), number=len(notes))
 
 
-def not_split(notes: Notes) -> Diagnosis | None:
+def not_split(outcome: Outcome, notes: Notes) -> Diagnosis | None:
     """Detect that every rank goes through all samples, each in an order of its own."""
     first = [loader.epochs[0] for loader in _training(notes).values()]
     if not first or any(not each.ended or len(each.rows) < _FEWEST for each in first):
@@ -169,7 +168,7 @@ def not_split(notes: Notes) -> Diagnosis | None:
     return diagnosis("not_split", None, (), (), rows=len(rows[0]), number=len(notes))
 
 
-def each_draws_all(notes: Notes) -> Diagnosis | None:
+def each_draws_all(outcome: Outcome, notes: Notes) -> Diagnosis | None:
     """Detect that every rank draws with repeats, for itself, as many rows of one dataset as the dataset has."""
     loaders = _training(notes).values()
     first = [loader.epochs[0] for loader in loaders]
@@ -186,7 +185,7 @@ def each_draws_all(notes: Notes) -> Diagnosis | None:
     return diagnosis("not_split.drawn", None, (), (), rows=min(map(len, draws)), number=len(notes))
 
 
-def stale_workers(notes: Notes) -> Diagnosis | None:
+def stale_workers(outcome: Outcome, notes: Notes) -> Diagnosis | None:
     """Detect a stream whose persistent workers did not learn of the new epoch: they have a copy from before it."""
     loaders = _training(notes).values()
     for loader in loaders:
@@ -202,7 +201,7 @@ def stale_workers(notes: Notes) -> Diagnosis | None:
     return None
 
 
-def split_twice(notes: Notes) -> Diagnosis | None:
+def split_twice(outcome: Outcome, notes: Notes) -> Diagnosis | None:
     """Detect a DistributedSampler whose share for each rank is split once more by what follows it."""
     loaders, texts = _dealt(notes), {}
     for rank, loader in loaders.items():
@@ -218,7 +217,7 @@ def split_twice(notes: Notes) -> Diagnosis | None:
     return None
 
 
-def one_shard_evaluated(notes: Notes) -> Diagnosis | None:
+def one_shard_evaluated(outcome: Outcome, notes: Notes) -> Diagnosis | None:
     """Detect that only some ranks evaluated, each on its shard, so that no rank covered the rest."""
     if any(len(probe.loaders) >= MAX_LOADERS for probe in notes.values()):
         return None
@@ -241,28 +240,6 @@ def one_shard_evaluated(notes: Notes) -> Diagnosis | None:
         return None
     words = {"ranks": having, "drawn": len(drawn), "samples": loader.samples}
     return diagnosis("one_shard_evaluated", None, (), (), **words)
-
-
-#: In the order in which they are asked; those that are only worth knowing come last.
-RULES = (
-    labels_differ,
-    split_differs,
-    unlike_subsets,
-    split_twice,
-    same_stream,
-    one_shard_evaluated,
-    stale_workers,
-    unlike_datasets,
-    not_split,
-    each_draws_all,
-)
-
-
-def sample_fault(notes: Notes) -> Diagnosis | None:
-    """Detect a fault in the samples that the ranks' loaders returned."""
-    if not _averages(notes):
-        return None
-    return next((found for rule in RULES if (found := rule(notes)) is not None), None)
 
 
 def _numbered_otherwise(notes: Notes) -> tuple[str, ...]:
@@ -333,7 +310,7 @@ def _constant(loaders: Iterable[LoaderNotes], dataset: int) -> Mapping[int, int]
     return seen if again >= _FEWEST else {}
 
 
-def _averages(notes: Notes) -> bool:
+def averages(notes: Notes) -> bool:
     """Check that every rank has a DDP model that averages over all ranks."""
     return all(
         any(model.forwards and len(model.ranks) == len(notes) for model in probe.models)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from realranks.doctor.models import shared_models
 from realranks.doctor.notes import Notes
 from realranks.doctor.sentences import diagnosis
@@ -15,65 +17,69 @@ _FEWEST = 3
 _MAX_THREADS_PER_CORE = 4
 
 
-def training_fault(notes: Notes) -> Diagnosis | None:
-    """Return the first of this module's rules that fits a model."""
+def _shared(notes: Notes) -> Iterator[dict[int, ModelNotes]]:
+    """Yield what each rank has noted of a DDP model, model by model."""
     for model in shared_models(notes):
         own = {rank: probe.models[0] for rank, probe in model.noted(notes).items() if probe.models}
         if len(own) == len(model.numbers):
-            found = _gradients_cut(own, notes) or _modes_differ(own) or _modes_of_parts_differ(own)
-            if found is not None:
-                return found
+            yield own
+
+
+def gradients_cut(outcome: Outcome, notes: Notes) -> Diagnosis | None:
+    """Detect parameters without gradients that feed a collective through which autograd cannot see."""
+    for own in _shared(notes):
+        # Gradients that an optimizer has used up within backward() are none afterwards, either: all of them.
+        if any(model.backwards < _FEWEST or len(model.never) >= model.parameters for model in own.values()):
+            continue
+        cut = [
+            name for name in next(iter(own.values())).cut if all(name in model.cut for model in own.values())
+        ]
+        where = next((notes[rank].gathered_at for rank in own), "")
+        if not cut or not where:
+            continue
+        words = {"names": names_in_a_row(cut), "number": steps(len(cut), "parameter"), "where": where}
+        return diagnosis("gradients_cut", None, (), (), **words)
     return None
 
 
-def _gradients_cut(own: dict[int, ModelNotes], notes: Notes) -> Diagnosis | None:
-    """Detect parameters without gradients that feed a collective through which autograd cannot see."""
-    # Gradients that an optimizer has used up within backward() are none afterwards, either: all of them.
-    if any(model.backwards < _FEWEST or len(model.never) >= model.parameters for model in own.values()):
-        return None
-    cut = [name for name in next(iter(own.values())).cut if all(name in model.cut for model in own.values())]
-    where = next((notes[rank].gathered_at for rank in own), "")
-    if not cut or not where:
-        return None
-    words = {"names": names_in_a_row(cut), "number": steps(len(cut), "parameter"), "where": where}
-    return diagnosis("gradients_cut", None, (), (), **words)
-
-
-def _modes_differ(own: dict[int, ModelNotes]) -> Diagnosis | None:
+def modes_differ(outcome: Outcome, notes: Notes) -> Diagnosis | None:
     """Detect ranks that train in evaluation mode while others never do."""
-    if not all(model.has_modes and model.backwards for model in own.values()):
-        return None
-    late = [rank for rank, model in own.items() if model.evaluating]
-    if not late or len(late) == len(own):
-        return None
-    texts = {
-        rank: f"{steps(model.evaluating, 'backward pass')} of {model.backwards} in evaluation mode"
-        for rank, model in own.items()
-    }
-    others = [rank for rank in own if rank not in late]
-    return diagnosis("modes_differ", None, late, lines_of(texts, late), ranks=late, others=others)
-
-
-def _modes_of_parts_differ(own: dict[int, ModelNotes]) -> Diagnosis | None:
-    """Detect a part of the model, such as a frozen norm, whose mode differs between ranks."""
-    before: dict[int, tuple[str, ...]] = {}
-    for step in sorted(set.intersection(*(set(model.modes) for model in own.values()))):
-        now = {rank: model.modes[step] for rank, model in own.items()}
-        split = {
-            name: [rank for rank in now if name in now[rank]] for parts in now.values() for name in parts
+    for own in _shared(notes):
+        if not all(model.has_modes and model.backwards for model in own.values()):
+            continue
+        late = [rank for rank, model in own.items() if model.evaluating]
+        if not late or len(late) == len(own):
+            continue
+        texts = {
+            rank: f"{steps(model.evaluating, 'backward pass')} of {model.backwards} in evaluation mode"
+            for rank, model in own.items()
         }
-        late = next((ranks for ranks in split.values() if len(ranks) < len(own)), None)
-        if late is not None:
-            # Where all began alike, those are at fault that have changed.
-            changed = [rank for rank in before if before[rank] != now[rank]]
-            odd = changed if len(changed) < len(own) else []
-            which = names_in_a_row([name for name, ranks in split.items() if ranks == late])
-            texts = {rank: f"{which} in {'evaluation' if rank in late else 'train'} mode" for rank in own}
-            others = [rank for rank in own if rank not in late]
-            since = f"since step {step}" if step else "from the beginning"
-            words = {"names": which, "since": since, "ranks": late, "others": others}
-            return diagnosis("modes_differ.parts", None, odd, lines_of(texts, odd), **words)
-        before = now
+        others = [rank for rank in own if rank not in late]
+        return diagnosis("modes_differ", None, late, lines_of(texts, late), ranks=late, others=others)
+    return None
+
+
+def modes_of_parts_differ(outcome: Outcome, notes: Notes) -> Diagnosis | None:
+    """Detect a part of the model, such as a frozen norm, whose mode differs between ranks."""
+    for own in _shared(notes):
+        before: dict[int, tuple[str, ...]] = {}
+        for step in sorted(set.intersection(*(set(model.modes) for model in own.values()))):
+            now = {rank: model.modes[step] for rank, model in own.items()}
+            split = {
+                name: [rank for rank in now if name in now[rank]] for parts in now.values() for name in parts
+            }
+            late = next((ranks for ranks in split.values() if len(ranks) < len(own)), None)
+            if late is not None:
+                # Where all began alike, those are at fault that have changed.
+                changed = [rank for rank in before if before[rank] != now[rank]]
+                odd = changed if len(changed) < len(own) else []
+                which = names_in_a_row([name for name, ranks in split.items() if ranks == late])
+                texts = {rank: f"{which} in {'evaluation' if rank in late else 'train'} mode" for rank in own}
+                others = [rank for rank in own if rank not in late]
+                since = f"since step {step}" if step else "from the beginning"
+                words = {"names": which, "since": since, "ranks": late, "others": others}
+                return diagnosis("modes_differ.parts", None, odd, lines_of(texts, odd), **words)
+            before = now
     return None
 
 

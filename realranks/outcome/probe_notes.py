@@ -1,6 +1,7 @@
 """The notes that a rank's probe takes while a script is watched (`watch.probe`), as the doctor reads them.
 
-The probe makes these records on the rank; `ranks.codec` writes and reads them, and nothing else comes from a rank.
+They are filled on the rank while it runs, and sent as they are: `ranks.codec` writes and reads them, and nothing else
+comes from a rank. What a hook fills bit by bit is not frozen; nobody changes what has come from a rank.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class OutsideParameter(NamedTuple):
     among: tuple[int, ...] | None
 
 
-@dataclass(frozen=True)
+@dataclass
 class Counts:
     """Counts of what a rank has done, over all of its models and loaders."""
 
@@ -81,7 +82,7 @@ class Failure:
     nested: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass
 class ModelNotes:
     """One DDP wrapper.
 
@@ -126,7 +127,7 @@ class ModelNotes:
     output: str = ""
     unfinished: str = ""
     wrapped: WrappedModel | None = None
-    touched: tuple[int, ...] = ()
+    touched: list[int] = field(default_factory=list)
     no_sync_steps: int = 0
     plain_forwards: int = 0
     bypassed: int = 0
@@ -136,17 +137,17 @@ class ModelNotes:
     cut: tuple[str, ...] = ()
     evaluating: int = 0
     has_modes: bool = False
-    modes: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    inputs: tuple[int, ...] = ()
-    events: Mapping[str, str] = field(default_factory=dict)
+    modes: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    inputs: list[int] = field(default_factory=list)
+    events: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Calls:
     """The newest calls of DDP models; `first` is the number of the first of them."""
 
     first: int = 0
-    last: tuple[ModelCall, ...] = ()
+    last: list[ModelCall] = field(default_factory=list)
 
 
 #: Loaders that are noted on each rank, the first.
@@ -161,7 +162,7 @@ class Row(NamedTuple):
     label: int | None
 
 
-@dataclass(frozen=True)
+@dataclass
 class EpochNotes:
     """One pass over a loader: the numbers of the samples as drawn (the first of many), and a checksum of all.
 
@@ -171,15 +172,15 @@ class EpochNotes:
         settings: whole numbers of the dataset that are named after an epoch or a seed, as they were then.
     """
 
-    indices: tuple[int, ...]
-    batches: int
-    crc: int
+    indices: list[int] = field(default_factory=list)
+    batches: int = 0
+    crc: int = 0
     ended: bool = False
-    rows: tuple[Row, ...] = ()
+    rows: list[Row] = field(default_factory=list)
     settings: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass
 class LoaderNotes:
     """One DataLoader.
 
@@ -203,9 +204,9 @@ class LoaderNotes:
     sampler: str
     shuffles: bool
     samples: int
-    trains: bool
+    trains: bool = False
     share: tuple[int, ...] = ()
-    epochs: tuple[EpochNotes, ...] = ()
+    epochs: list[EpochNotes] = field(default_factory=list)
     evaluates: bool = False
     dataset: int = 0
     dealt: int = -1
@@ -296,7 +297,7 @@ class Draw(NamedTuple):
     rows: int
 
 
-@dataclass(frozen=True)
+@dataclass
 class DrawNotes:
     """The random numbers that a script draws between the forward passes of DDP models.
 
@@ -305,16 +306,16 @@ class DrawNotes:
         seeded_at: the learner's line that has seeded torch's generator last.
     """
 
-    draws: Mapping[str, tuple[Draw, ...]] = field(default_factory=dict)
+    draws: dict[str, list[Draw]] = field(default_factory=dict)
     seeded_at: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass
 class FileNotes:
     """The files that a rank has written and read with torch, with the learner's line that did so first, by path."""
 
-    saved: Mapping[str, str] = field(default_factory=dict)
-    loaded: Mapping[str, str] = field(default_factory=dict)
+    saved: dict[str, str] = field(default_factory=dict)
+    loaded: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -334,7 +335,7 @@ class WaitingShare:
     at_line: float = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass
 class ProbeNotes:
     """Everything that one rank's probe has noted.
 
@@ -360,24 +361,24 @@ class ProbeNotes:
     counts: Counts
     bare_backwards: int = 0
     no_sync_steps: int = 0
-    failures: tuple[Failure, ...] = ()
-    closures: Mapping[int, int] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+    closures: dict[int, int] = field(default_factory=dict)
     stepping: int = -1
-    unseen: Mapping[str, str] = field(default_factory=dict)
-    models: tuple[ModelNotes, ...] = ()
+    unseen: dict[str, str] = field(default_factory=dict)
+    models: list[ModelNotes] = field(default_factory=list)
     calls: Calls = field(default_factory=Calls)
-    loaders: tuple[LoaderNotes, ...] = ()
-    weights: tuple[WeightCheck, ...] = ()
-    gradients: tuple[GradientCheck, ...] = ()
-    outside: tuple[OutsideCheck, ...] = ()
+    loaders: list[LoaderNotes] = field(default_factory=list)
+    weights: list[WeightCheck] = field(default_factory=list)
+    gradients: list[GradientCheck] = field(default_factory=list)
+    outside: list[OutsideCheck] = field(default_factory=list)
     waiting: WaitingShare = field(default_factory=WaitingShare)
-    groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
     messages: int = 0
-    rooted: Mapping[str, tuple[RootedCall, ...]] = field(default_factory=dict)
-    strange: tuple[str, ...] = ()
+    rooted: dict[str, list[RootedCall]] = field(default_factory=dict)
+    strange: list[str] = field(default_factory=list)
     gathered_at: str = ""
     threads: int = 0
     cores: int = 0
-    schedules: tuple[ScheduleNotes, ...] = ()
+    schedules: list[ScheduleNotes] = field(default_factory=list)
     draws: DrawNotes = field(default_factory=DrawNotes)
     files: FileNotes = field(default_factory=FileNotes)

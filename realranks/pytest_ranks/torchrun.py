@@ -15,7 +15,7 @@ from typing import NoReturn
 
 import pytest
 
-from realranks.ranks.kernel.make_outcome import lost_a_peer
+from realranks.ranks.kernel.job import lost_a_peer
 from realranks.scripts.observe_tests import WatchedTests
 
 #: What ends a session; no rank waits for the others then.

@@ -249,7 +249,8 @@ def _mapping(key: _Read, one: _Form) -> _Form:
     def write(value: object) -> object:
         assert one.write is not None
         assert isinstance(value, Mapping)
-        return {name: one.write(part) for name, part in value.items()}
+        # Notes are written while the rank's main thread adds to them.
+        return {name: one.write(part) for name, part in list(value.items())}
 
     return _Form(read, one.write and write)
 

@@ -128,7 +128,7 @@ class Channel(abc.ABC):
 
     def __init__(self) -> None:
         self.closed = False
-        #: Told when the channel begins or ends to want to write, and when it closes (see `event_loop`).
+        #: Told when the channel begins or ends to want to write, and when it closes (see `Wires`).
         self.on_change: Callable[[], None] = lambda: None
         self._decoder = Decoder()
         self._early: list[Message] = []

@@ -22,7 +22,6 @@ class RankConfig:
         store_port: where the gang's store listens.
         gpu: the number of the rank's GPU, if it has one.
         eager: the process group is to connect that at once.
-        epoch: how often the process group has been rebuilt.
         limits: resource limits, by the name in the `resource` module.
         extra_fd: where a dump of the main thread's stack goes; the server fills it in.
     """
@@ -33,7 +32,6 @@ class RankConfig:
     store_port: int
     gpu: int | None = None
     eager: bool = False
-    epoch: int = 0
     limits: Mapping[str, int] = field(default_factory=dict)
     extra_fd: int = -1
 

@@ -26,12 +26,10 @@ from realranks.doctor.diagnose import with_diagnosis
 from realranks.outcome.outcome import Outcome
 from realranks.own_files import write_whole
 from realranks.ranks.codec import MalformedError, decode, encode
-from realranks.ranks.kernel import deadlock, make_outcome
-from realranks.ranks.kernel.event_loop import Wires
-from realranks.ranks.kernel.job import PROBABLE_SECONDS, Job, Run, collect
+from realranks.ranks.kernel import deadlock
+from realranks.ranks.kernel.job import PROBABLE_SECONDS, Job, Run, collect, conclude, failed_ranks
+from realranks.ranks.kernel.links import Link, Wires
 from realranks.ranks.kernel.output import OutputBuffer
-from realranks.ranks.kernel.rank_handle import Link
-from realranks.ranks.kernel.stop_ranks import failed_ranks
 from realranks.ranks.messages import JobReply, Script, TerminateReport, encode_message
 from realranks.ranks.observed.meeting import ONLY_JOB, excuse, nothing_written
 from realranks.ranks.protocol import BufferedChannel
@@ -386,7 +384,7 @@ def outcome_of(machines: Sequence[Notes]) -> Outcome | None:
         excuse(wires.links, run)
         collect(run)
         if not run.running():
-            outcome = make_outcome.conclude(wires, run)
+            outcome = conclude(wires, run)
             if outcome.ok:
                 records = {rank: status.records for rank, status in sorted(run.details.items())}
                 outcome = dataclasses.replace(outcome, recorded=records)
@@ -415,7 +413,7 @@ def _standing_still(machines: Sequence[Notes], wires: Wires, run: Run) -> Outcom
     run.proved, run.timed_out = not doubts, bool(doubts)
     for rank in running:  # as if they had been freed
         run.stopped_at[rank], run.done[rank] = "deadlock", JobReply()
-    return with_diagnosis(make_outcome.conclude(wires, run))
+    return with_diagnosis(conclude(wires, run))
 
 
 def _two_looks(

@@ -23,10 +23,9 @@ from realranks.outcome.outcome import EXIT_UNKNOWN, Ending, Outcome
 from realranks.outcome.report import as_text, sections
 from realranks.own_files import NotOurFileError, check_ours, write_whole
 from realranks.ranks.codec import decode
-from realranks.ranks.kernel import run_job
+from realranks.ranks.kernel.follow_job import follow
 from realranks.ranks.kernel.interrupts import StopRequests
-from realranks.ranks.kernel.job import Job, Run, collect
-from realranks.ranks.kernel.make_outcome import lost_a_peer
+from realranks.ranks.kernel.job import Job, Run, collect, lost_a_peer
 from realranks.ranks.kernel.stop_ranks import end
 from realranks.ranks.messages import JobReply, Script, StatusReply, StatusRequest
 from realranks.ranks.observed.meeting import ONLY_JOB, AttachedRanks, NotAllCame, accept_ranks
@@ -56,7 +55,7 @@ def watch(ranks: AttachedRanks) -> Outcome:
     run = ranks.run = Run(
         job, ONLY_JOB, list(ranks.links), started_ns=min(link.started_ns for link in ranks.links)
     )
-    outcome = run_job.follow(ranks, run, StopRequests())
+    outcome = follow(ranks, run, StopRequests())
     if outcome.ok:
         statuses = ranks.get_statuses(5.0, detail=True)
         outcome = replace(
@@ -149,7 +148,7 @@ def watch_tests(ranks: AttachedRanks) -> None:
             run.started_ns = min(link.started_ns for link in ranks.links)
         else:
             ranks.go_on(number, text)
-        outcome = run_job.follow(ranks, run, stop)
+        outcome = follow(ranks, run, stop)
         over = {rank: done for rank, done in run.done.items() if done.last}
         text = _hang_text(outcome) if run.proved or outcome.exits else ""
         # A launcher that was stopped itself ends all of its ranks: that is no news.

@@ -7,12 +7,12 @@ Also calls for a group to which the rank does not belong: torch warns, and does 
 from __future__ import annotations
 
 import sys
-from collections import deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
-from realranks.outcome.probe_notes import RootedCall
+from realranks.outcome.probe_notes import ProbeNotes, RootedCall
 from realranks.watch.guard import Replace
 from realranks.watch.lines import learners_line
 
@@ -31,19 +31,9 @@ _ROOTED = ("broadcast", "reduce", "gather", "scatter")
 class Exchanges:
     """Those of this rank."""
 
-    def __init__(self) -> None:
-        self.messages = 0
-        self._rooted: dict[str, deque[RootedCall]] = {}
-        self._counts: dict[str, int] = {}
-        self._strange: list[str] = []
-
-    def rooted(self) -> dict[str, tuple[RootedCall, ...]]:
-        """Return the newest collectives with a root, by group."""
-        return {name: tuple(made) for name, made in list(self._rooted.items())}
-
-    def strange(self) -> tuple[str, ...]:
-        """Return the lines that call collectives of a group this rank does not belong to."""
-        return tuple(self._strange)
+    def __init__(self, notes: ProbeNotes) -> None:
+        self._notes = notes
+        self._counts: Counter[str] = Counter()
 
     def wrap(self, stack: ExitStack, replace: Replace, noting: Exchanges) -> None:
         """Note them until the stack is closed; `noting` has these methods and never raises."""
@@ -84,7 +74,7 @@ class Exchanges:
 
     def message(self) -> None:
         """Count a message sent to or received from one rank."""
-        self.messages += 1
+        self._notes.messages += 1
 
     def with_root(
         self, name: str, group: ProcessGroup, arguments: Iterable[object], options: Mapping[str, object]
@@ -95,12 +85,12 @@ class Exchanges:
         if root is None:
             return
         key = str(group.group_name)
-        number = self._counts.get(key, 0)
-        self._counts[key] = number + 1
-        made = self._rooted.setdefault(key, deque(maxlen=_MAX_ROOTED))
-        made.append(RootedCall(number, name, int(root), learners_line()))
+        made = self._notes.rooted.setdefault(key, [])
+        made.append(RootedCall(self._counts[key], name, int(root), learners_line()))
+        self._counts[key] += 1
+        del made[:-_MAX_ROOTED]
 
     def stranger(self, name: str) -> None:
         """Record that torch was given a group that this rank does not belong to."""
-        if not name.startswith(("get_", "is_", "_")) and len(self._strange) < _MAX_STRANGE:
-            self._strange.append(f"{name}() at {learners_line()}")
+        if not name.startswith(("get_", "is_", "_")) and len(self._notes.strange) < _MAX_STRANGE:
+            self._notes.strange.append(f"{name}() at {learners_line()}")

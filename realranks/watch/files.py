@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
-from realranks.outcome.probe_notes import FileNotes
+from realranks.outcome.probe_notes import ProbeNotes
 from realranks.watch.guard import Replace
 from realranks.watch.lines import learners_line
 
@@ -21,9 +21,8 @@ _MAX_FILES = 20
 class Files:
     """Those of one rank."""
 
-    def __init__(self) -> None:
-        self._saved: dict[str, str] = {}
-        self._loaded: dict[str, str] = {}
+    def __init__(self, notes: ProbeNotes) -> None:
+        self._notes = notes.files
 
     def wrap(self, stack: ExitStack, replace: Replace, noting: Files) -> None:
         """Note them until the stack is closed; `noting` has these methods and never raises."""
@@ -41,15 +40,11 @@ class Files:
 
     def saved(self, file: object) -> None:
         """Record a file that is about to be written."""
-        _note(self._saved, file)
+        _note(self._notes.saved, file)
 
     def loaded(self, file: object) -> None:
         """Record a file that is about to be read."""
-        _note(self._loaded, file)
-
-    def to_record(self) -> FileNotes:
-        """Return what was recorded."""
-        return FileNotes(dict(self._saved), dict(self._loaded))
+        _note(self._notes.loaded, file)
 
 
 def _note(found: dict[str, str], file: object) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
+from realranks.outcome.probe_notes import ProbeNotes
 from realranks.watch.guard import Replace
 from realranks.watch.lines import learners_line
 
@@ -27,8 +28,8 @@ _MAX_CALLS, _MAX_NODES = 4, 50_000
 class Gathered:
     """Those of this rank."""
 
-    def __init__(self) -> None:
-        self.where = ""
+    def __init__(self, notes: ProbeNotes) -> None:
+        self._notes = notes
         self._parameters: dict[int, weakref.ref[Tensor]] = {}
         self._calls = 0
 
@@ -61,7 +62,7 @@ class Gathered:
         if not tensors:
             return
         self._calls += 1
-        self.where = self.where or learners_line()
+        self._notes.gathered_at = self._notes.gathered_at or learners_line()
         for parameter in _parameters_behind(tensors):
             self._parameters[id(parameter)] = weakref.ref(parameter)
 

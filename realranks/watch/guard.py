@@ -5,7 +5,6 @@ Used inside a rank. Only `Exception` is held back: an interrupt that arrives whi
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Protocol, TypeVar, cast
@@ -27,12 +26,8 @@ class Replace(Protocol):
 _LONGEST = 200
 
 
-class Unseen:
+class Unseen(dict[str, str]):
     """The things a rank's probe could not read, with the first reason for each."""
-
-    def __init__(self) -> None:
-        self._reasons: dict[str, str] = {}
-        self._lock = threading.Lock()  # the clock's thread notes, too
 
     def note(self, what: str, why: BaseException | str) -> None:
         """Record that `what` (a plural, such as `weights`) could not be read, and why."""
@@ -42,13 +37,7 @@ class Unseen:
                 why = f"{type(why).__name__}: {first}".removesuffix(": ")
             except Exception:
                 why = type(why).__name__
-        with self._lock:
-            self._reasons.setdefault(what, why[:_LONGEST])
-
-    def to_record(self) -> dict[str, str]:
-        """Return the reasons, by what could not be read."""
-        with self._lock:
-            return dict(self._reasons)
+        self.setdefault(what, why[:_LONGEST])  # from the clock's thread, too
 
 
 def guarded(target: _Target, unseen: Unseen, what: str) -> _Target:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, WeakSet
 
-from realranks.outcome.probe_notes import MAX_LOADERS, EpochNotes, LoaderNotes, Row
+from realranks.outcome.probe_notes import MAX_LOADERS, EpochNotes, LoaderNotes, ProbeNotes
 from realranks.watch.guard import Replace
 from realranks.watch.rows import epoch_settings, numbered_names, picked, rows_of
 
@@ -27,16 +27,10 @@ _MAX_ROWS, _MAX_ROWS_IN_ALL = 1000, 12_000
 
 
 @dataclass
-class Epoch:
-    """One pass over a loader: the samples' numbers as drawn (so many at most), and a checksum of all."""
+class Epoch(EpochNotes):
+    """One pass over a loader, under way."""
 
-    indices: list[int] = field(default_factory=list)
-    batches: int = 0
-    crc: int = 0
     noted: bool = True  # one of the first
-    ended: bool = False
-    rows: list[Row] = field(default_factory=list)
-    settings: dict[str, int] = field(default_factory=dict)
     #: Batches that have been drawn, and not yet handed out.
     awaited: deque[list[int]] = field(default_factory=deque)
 
@@ -48,71 +42,21 @@ class Epoch:
         if self.noted and len(self.rows) < _MAX_ROWS:
             self.awaited.append(batch)
 
-    def to_record(self) -> EpochNotes:
-        """Return what was recorded of this epoch."""
-        return EpochNotes(
-            tuple(self.indices), self.batches, self.crc, self.ended, tuple(self.rows), dict(self.settings)
-        )
-
-
-@dataclass
-class Loader:
-    """One DataLoader, counted from 0 in the order of their first use."""
-
-    number: int
-    sampler: str
-    shuffles: bool
-    samples: int
-    #: For a DistributedSampler, its own rank and the number of ranks it deals to.
-    share: list[int] = field(default_factory=list)
-    epochs: list[Epoch] = field(default_factory=list)
-    trains: bool = False
-    evaluates: bool = False
-    dataset: int = 0
-    dealt: int = -1
-    batching: str = ""
-    kept_workers: bool = False
-    picked: int | None = None
-    numbered: dict[str, tuple[str, ...]] = field(default_factory=dict)
-
 
 class Loaders:
     """The loaders of this rank."""
 
-    def __init__(self) -> None:
-        self.found: dict[int, Loader] = {}
-        self.batches = 0
-        self._kept: list[DataLoader[object]] = []  # a loader's id is its name: it must not be used again
-        self._newest: Loader | None = None
+    def __init__(self, notes: ProbeNotes) -> None:
+        self._notes = notes
+        self._kept: list[DataLoader[object]] = []  # in the order of the notes
+        self._newest: LoaderNotes | None = None
         self._datasets: list[object] = []
         self._rows = 0
         # By the iterator itself: the id of one that has ended is soon used again for the next epoch's.
         self._early: WeakKeyDictionary[_BaseDataLoaderIter, list[list[int]]] = WeakKeyDictionary()
         self._epochs: WeakKeyDictionary[_BaseDataLoaderIter, Epoch] = WeakKeyDictionary()
-        self._loaders: WeakKeyDictionary[_BaseDataLoaderIter, Loader] = WeakKeyDictionary()
+        self._loaders: WeakKeyDictionary[_BaseDataLoaderIter, LoaderNotes] = WeakKeyDictionary()
         self._batched: WeakSet[_BaseDataLoaderIter] = WeakSet()  # what they give is a batch
-
-    def to_record(self) -> tuple[LoaderNotes, ...]:
-        """Return what was recorded of each loader."""
-        return tuple(
-            LoaderNotes(
-                number=loader.number,
-                sampler=loader.sampler,
-                shuffles=loader.shuffles,
-                samples=loader.samples,
-                trains=loader.trains,
-                share=tuple(loader.share),
-                epochs=tuple(epoch.to_record() for epoch in loader.epochs),
-                evaluates=loader.evaluates,
-                dataset=loader.dataset,
-                dealt=loader.dealt,
-                batching=loader.batching,
-                kept_workers=loader.kept_workers,
-                picked=loader.picked,
-                numbered=dict(loader.numbered),
-            )
-            for loader in list(self.found.values())
-        )
 
     def trained(self) -> None:
         """Mark the newest loader as one that trains a model."""
@@ -171,7 +115,7 @@ class Loaders:
 
     def given(self, iterator: _BaseDataLoaderIter, batch: object) -> None:
         """Record the rows of a batch that an iterator returned."""
-        self.batches += 1
+        self._notes.counts.batches += 1
         self._newest = self._loaders.get(iterator)
         epoch = self._epochs.get(iterator)
         if epoch is None or not epoch.noted:
@@ -191,28 +135,14 @@ class Loaders:
 
     def begun(self, loader: DataLoader[object], iterator: _BaseDataLoaderIter) -> None:
         """Record the iterator that a loader has made, and the loader if it is new."""
-        if id(loader) not in self.found:
-            if len(self.found) >= MAX_LOADERS:
+        number = next((n for n, known in enumerate(self._kept) if known is loader), len(self._kept))
+        if number == len(self._kept):
+            if number >= MAX_LOADERS:
                 self._newest = None
                 return
+            self._notes.loaders.append(self._note(loader))
             self._kept.append(loader)
-            sampler = _sampler_of(loader)
-            samples = len(loader.dataset) if hasattr(loader.dataset, "__len__") else -1
-            share = [getattr(sampler, name, None) for name in ("rank", "num_replicas")]
-            self.found[id(loader)] = Loader(
-                len(self.found),
-                type(sampler).__name__,
-                bool(getattr(sampler, "shuffle", False)),
-                samples,
-                [value for value in share if isinstance(value, int)],
-                dataset=self._number_of(loader.dataset),
-                dealt=len(sampler) if hasattr(sampler, "__len__") else -1,
-                batching=type(loader.batch_sampler).__name__ if loader.batch_sampler is not None else "",
-                kept_workers=bool(loader.num_workers and loader.persistent_workers),
-                picked=picked(loader.dataset),
-                numbered=numbered_names(loader.dataset),
-            )
-        self._newest = self.found[id(loader)]
+        self._newest = self._notes.loaders[number]
         epoch = Epoch(noted=len(self._newest.epochs) < _MAX_EPOCHS, settings=epoch_settings(loader.dataset))
         if epoch.noted:
             self._newest.epochs.append(epoch)
@@ -223,6 +153,23 @@ class Loaders:
         # Workers have drawn their first batches while the iterator was made.
         for batch in self._early.pop(iterator, []):
             epoch.add(batch)
+
+    def _note(self, loader: DataLoader[object]) -> LoaderNotes:
+        sampler = _sampler_of(loader)
+        share = (getattr(sampler, name, None) for name in ("rank", "num_replicas"))
+        return LoaderNotes(
+            number=len(self._kept),
+            sampler=type(sampler).__name__,
+            shuffles=bool(getattr(sampler, "shuffle", False)),
+            samples=len(loader.dataset) if hasattr(loader.dataset, "__len__") else -1,
+            share=tuple(value for value in share if isinstance(value, int)),
+            dataset=self._number_of(loader.dataset),
+            dealt=len(sampler) if hasattr(sampler, "__len__") else -1,
+            batching=type(loader.batch_sampler).__name__ if loader.batch_sampler is not None else "",
+            kept_workers=bool(loader.num_workers and loader.persistent_workers),
+            picked=picked(loader.dataset),
+            numbered=numbered_names(loader.dataset),
+        )
 
     def _number_of(self, dataset: object) -> int:
         for number, known in enumerate(self._datasets):

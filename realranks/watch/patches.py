@@ -10,7 +10,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from realranks.watch.dynamo import passed_over
+from realranks.watch.exchanges import Exchanges
+from realranks.watch.files import Files
 from realranks.watch.guard import guarded
+from realranks.watch.schedules import Schedules
 
 if TYPE_CHECKING:
     from torch.nn.parallel import DistributedDataParallel
@@ -98,11 +101,13 @@ def patch(probe: Probe, stack: contextlib.ExitStack) -> None:
     replace(stack, torch.jit, "script", script)
     for handle in (register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)):
         stack.callback(handle.remove)
-    probe.exchanges.wrap(stack, replace, guarded(probe.exchanges, probe.unseen, "messages"))
+    exchanges, files = Exchanges(probe.notes), Files(probe.notes)
+    schedules = Schedules(probe.notes, probe.optimizers)
+    exchanges.wrap(stack, replace, guarded(exchanges, probe.unseen, "messages"))
     probe.gathered.wrap(stack, replace, guarded(probe.gathered, probe.unseen, "gathered tensors"))
     probe.draws.wrap(stack, replace, guarded(probe.draws, probe.unseen, "random numbers"))
-    probe.files.wrap(stack, replace, guarded(probe.files, probe.unseen, "files"))
-    probe.schedules.wrap(stack, replace, guarded(probe.schedules, probe.unseen, "schedules"))
+    files.wrap(stack, replace, guarded(files, probe.unseen, "files"))
+    schedules.wrap(stack, replace, guarded(schedules, probe.unseen, "schedules"))
     probe.loaders.wrap(stack, replace, guarded(probe.loaders, probe.unseen, "samples"))
 
 

@@ -9,36 +9,27 @@ from __future__ import annotations
 import contextlib
 import os
 import weakref
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from realranks.outcome.probe_notes import (
-    Calls,
     Counts,
     Digest,
     Failure,
-    GradientCheck,
     ModelCall,
     ModelNotes,
-    OutsideCheck,
     ProbeNotes,
-    WeightCheck,
 )
-from realranks.outcome.wrapped import WrappedModel
 from realranks.ranks.inside import groups
 from realranks.ranks.inside.wrapped import managed, remember, wrapped_model
 from realranks.watch.dynamo import passed_over
-from realranks.watch.exchanges import Exchanges
-from realranks.watch.files import Files
 from realranks.watch.gathered import Gathered
 from realranks.watch.guard import Unseen, guarded
 from realranks.watch.lines import learners_line
 from realranks.watch.loaders import Loaders
 from realranks.watch.optimizers import Optimizers, is_inner_step, steps_around
 from realranks.watch.random_draws import RandomDraws
-from realranks.watch.schedules import Schedules
 from realranks.watch.waiting import WaitingClock
 from realranks.watch.weights import (
     CheckPlan,
@@ -50,7 +41,7 @@ from realranks.watch.weights import (
 )
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
     from torch.distributed import ProcessGroup
     from torch.nn import Parameter
     from torch.nn.parallel import DistributedDataParallel
@@ -69,48 +60,23 @@ _MAX_CALLS = 100
 _MAX_FAILED_MODELS = 3
 
 
-@dataclass
-class Model:
-    """One DDP wrapper, counted from 0 in the order in which a rank has made them."""
+@dataclass(kw_only=True)
+class Model(ModelNotes):
+    """One DDP wrapper: what is sent of it, and what it takes to note that."""
 
-    number: int
     wrapper: weakref.ref[DistributedDataParallel]
-    found: bool = False  # it was there before the watching began
-    #: The ranks among which it averages, the type of what is wrapped, and the buffers that are a norm's statistics.
-    ranks: list[int] = field(default_factory=list)
-    type: str = ""
-    statistics: list[str] = field(default_factory=list)
     #: The parameters that required no gradient when DDP took those that it manages.
     frozen: list[weakref.ref[Parameter]] = field(default_factory=list)
-    parameters: int = 0
-    without_gradient: list[str] = field(default_factory=list)  # after its last backward pass
-    never: set[str] | None = None  # after none of its backward passes; None before the first one
-    cut: set[str] = field(default_factory=set)
-    evaluating: int = 0
-    #: By step, the parts in evaluation mode in its last backward pass.
-    modes: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    #: All names of `never`, None before the first backward pass; and those that a collective like all_gather was fed.
+    ungraded: set[str] | None = None
+    gathered: set[str] = field(default_factory=set)
     in_evaluation: bool | None = None  # all forward passes since the last backward pass
-    has_modes: bool = False
-    forwards: int = 0
-    backwards: int = 0
-    bare_backwards: int = 0
-    unheard: int = 0
-    output: str = ""
-    unfinished: str = ""
-    wrapped: WrappedModel | None = None  # as it was when a reduction was found unfinished
-    touched: list[int] = field(default_factory=list)
     #: How often each parameter had been changed in place, after its optimizer's last step.
     versions: tuple[int, ...] = ()
     since: int = 0  # forward passes since the last backward pass that reached it
-    no_sync_steps: int = 0
-    steps: int = 0  # of the optimizers that hold its parameters
-    plain_forwards: int = 0
-    bypassed: int = 0
     pending: bool = False
     inside: bool = False
     no_sync: bool = False
-    inputs: list[int] = field(default_factory=list)
-    events: dict[str, str] = field(default_factory=dict)
     #: What the last backward pass has left, where that was noted.
     reduced: dict[str, Digest] = field(default_factory=dict)
 
@@ -118,36 +84,19 @@ class Model:
         """Remember the learner's line at which this happened last."""
         self.events[event] = learners_line()
 
-    def to_record(self) -> ModelNotes:
-        """Return what was recorded of this model."""
-        return ModelNotes(
-            number=self.number,
-            ranks=tuple(self.ranks),
-            type=self.type,
-            found=self.found,
-            statistics=tuple(self.statistics),
-            forwards=self.forwards,
-            backwards=self.backwards,
-            steps=self.steps,
-            bare_backwards=self.bare_backwards,
-            unheard=self.unheard,
-            output=self.output,
-            unfinished=self.unfinished,
-            wrapped=self.wrapped,
-            touched=tuple(self.touched[-_MAX_EVENTS:]),
-            no_sync_steps=self.no_sync_steps,
-            plain_forwards=self.plain_forwards,
-            bypassed=self.bypassed,
-            without_gradient=tuple(self.without_gradient[:_MAX_EVENTS]),
-            parameters=self.parameters,
-            never=tuple(sorted(self.never or ())[:_MAX_NAMES]),
-            cut=tuple(sorted(self.cut & (self.never or set()))[:_MAX_NAMES]),
-            evaluating=self.evaluating,
-            modes=dict(self.modes),
-            has_modes=self.has_modes,
-            inputs=tuple(self.inputs),
-            events=dict(self.events),
-        )
+    def note_change(self, step: int) -> None:
+        """Remember that other code than an optimizer's has changed its weights before this step."""
+        self.touched.append(step)
+        del self.touched[:-_MAX_EVENTS]
+
+    def note_gradients(self, parameters: int, without: Mapping[str, Tensor], gathered: Gathered) -> None:
+        """Note which of its parameters have no gradient after a backward pass."""
+        self.parameters = parameters
+        self.without_gradient = tuple(without)[:_MAX_EVENTS]
+        self.gathered |= {name for name, parameter in without.items() if gathered.fed_by(parameter)}
+        self.ungraded = set(without) if self.ungraded is None else self.ungraded & set(without)
+        self.never = tuple(sorted(self.ungraded)[:_MAX_NAMES])
+        self.cut = tuple(sorted(self.gathered & self.ungraded)[:_MAX_NAMES])
 
 
 @dataclass
@@ -164,75 +113,44 @@ class Pass:
 
 @dataclass
 class Probe:
-    """All that is noted on this rank."""
+    """All that is noted on this rank: `notes` is what is sent, the rest what it takes to note that."""
 
     plan: CheckPlan
     unseen: Unseen = field(default_factory=Unseen)
+    notes: ProbeNotes = field(init=False)
     models: list[Model] = field(default_factory=list)
-    loaders: Loaders = field(default_factory=Loaders)
+    loaders: Loaders = field(init=False)
     optimizers: Optimizers = field(default_factory=Optimizers)
-    exchanges: Exchanges = field(default_factory=Exchanges)
-    gathered: Gathered = field(default_factory=Gathered)
-    draws: RandomDraws = field(default_factory=RandomDraws)
-    files: Files = field(default_factory=Files)
-    schedules: Schedules = field(init=False)
-    threads: int = 0
-    backwards: int = 0
-    bare_backwards: int = 0
-    no_sync_steps: int = 0
-    steps: int = 0
-    failures: list[Failure] = field(default_factory=list)
-    weights: list[WeightCheck] = field(default_factory=list)
-    gradients: list[GradientCheck] = field(default_factory=list)
-    outside: list[OutsideCheck] = field(default_factory=list)
+    gathered: Gathered = field(init=False)
+    draws: RandomDraws = field(init=False)
     touched_at: int = -1
     checked_at: set[tuple[int, int]] = field(default_factory=set)
     clock: WaitingClock = field(init=False)
-    groups: dict[str, list[int]] = field(default_factory=dict)
     kept: list[ProcessGroup] = field(default_factory=list)
     hooks: list[RemovableHandle] = field(default_factory=list)
-    calls: deque[ModelCall] = field(default_factory=lambda: deque(maxlen=_MAX_CALLS))
     under_way: Pass | None = None
-    stepping: int = -1  # the step that an optimizer is in
-    closures: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0
+        self.notes = ProbeNotes(Counts(), unseen=self.unseen, cores=cores)
+        self.loaders, self.gathered = Loaders(self.notes), Gathered(self.notes)
+        self.draws = RandomDraws(self.notes)
         self.clock = WaitingClock(self.unseen)
-        self.schedules = Schedules(self.optimizers)
+
+    @property
+    def steps(self) -> int:
+        """Steps that all optimizers have made."""
+        return self.notes.counts.steps
 
     def progress(self) -> int:
         """Return a number that grows while the script makes progress."""
-        return self.steps + self.backwards + self.bare_backwards + self.loaders.batches
+        counts = self.notes.counts
+        return counts.steps + counts.backwards + self.notes.bare_backwards + counts.batches
 
     def to_record(self) -> ProbeNotes:
         """Return everything recorded; also called by the control thread while the rank is blocked."""
-        forwards = sum(model.forwards for model in self.models)
-        return ProbeNotes(
-            counts=Counts(forwards, self.backwards, self.loaders.batches, self.steps),
-            bare_backwards=self.bare_backwards,
-            no_sync_steps=self.no_sync_steps,
-            failures=tuple(self.failures),
-            closures=dict(self.closures),
-            stepping=self.stepping,
-            unseen=self.unseen.to_record(),
-            models=tuple(model.to_record() for model in self.models),
-            calls=Calls(forwards - len(self.calls), tuple(self.calls)),
-            loaders=self.loaders.to_record(),
-            weights=tuple(self.weights),
-            gradients=tuple(self.gradients),
-            outside=tuple(self.outside),
-            waiting=self.clock.to_record(),
-            groups={name: tuple(ranks) for name, ranks in self.groups.items()},
-            messages=self.exchanges.messages,
-            rooted=self.exchanges.rooted(),
-            strange=self.exchanges.strange(),
-            gathered_at=self.gathered.where,
-            threads=self.threads,
-            schedules=self.schedules.to_record(),
-            draws=self.draws.to_record(),
-            files=self.files.to_record(),
-            cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0,
-        )
+        self.notes.waiting = self.clock.to_record()
+        return self.notes
 
     # -- what is noted, and when --------------------------------------------------------------------------------
 
@@ -240,21 +158,27 @@ class Probe:
         """Record a DDP wrapper that was made, or (`found`) was there before the probe."""
         import torch.distributed as dist
 
-        model = Model(len(self.models), weakref.ref(wrapper), found, type=type(wrapper.module).__name__)
+        model = Model(
+            number=len(self.models),
+            wrapper=weakref.ref(wrapper),
+            found=found,
+            type=type(wrapper.module).__name__,
+        )
         self.models.append(model)
+        self.notes.models.append(model)
         self.hook(wrapper)
-        model.ranks = list(dist.get_process_group_ranks(wrapper.process_group))
+        model.ranks = tuple(dist.get_process_group_ranks(wrapper.process_group))
         remember(wrapper)
         if not found:
             model.frozen = [weakref.ref(p) for p in wrapper.module.parameters() if not p.requires_grad]
             model.versions = _versions(wrapper)
         model.has_modes = any(map(_has_modes, wrapper.module.modules()))
-        model.statistics = [
+        model.statistics = tuple(
             f"{name}.{buffer}".lstrip(".")
             for name, module in wrapper.module.named_modules()
             if "running_mean" in dict(module.named_buffers(recurse=False))
             for buffer, _ in module.named_buffers(recurse=False)
-        ]
+        )
 
     def hook(self, wrapper: DistributedDataParallel) -> None:
         """Hear of it when the wrapped module is called; not of one that is compiled with its hooks."""
@@ -294,11 +218,16 @@ class Probe:
             self.loaders.evaluated()
             return model
         model.forwards += 1
+        self.notes.counts.forwards += 1
         model.since += 1
         model.in_evaluation = not wrapper.module.training and model.in_evaluation is not False
         model.no_sync = not wrapper.require_backward_grad_sync
         model.pending |= not model.no_sync
-        self.calls.append(ModelCall(model.number, learners_line()))
+        calls = self.notes.calls
+        calls.last.append(ModelCall(model.number, learners_line()))
+        if len(calls.last) > _MAX_CALLS:
+            del calls.last[0]
+            calls.first += 1
         self.loaders.trained()
         guarded(self, self.unseen, "weights and inputs").looked_at(model, wrapper, arguments)
         guarded(self.draws, self.unseen, "random numbers").before(arguments)
@@ -310,15 +239,17 @@ class Probe:
             model.inputs.append(crc)
         if self.due() and (model.number, self.steps) not in self.checked_at:
             self.checked_at.add((model.number, self.steps))
-            self.weights.append(weight_check(wrapper, model.number, self.steps, model.frozen, self.unseen))
+            self.notes.weights.append(
+                weight_check(wrapper, model.number, self.steps, model.frozen, self.unseen)
+            )
 
     def looked_for_changes(
         self, model: Model, wrapper: DistributedDataParallel, step: int | None = None
     ) -> None:
         """Have this model's weights been changed since its optimizer's last step, or since it was wrapped?"""
         found = _versions(wrapper)
-        if model.versions and found != model.versions and self.stepping < 0:
-            model.touched.append(self.steps if step is None else step)
+        if model.versions and found != model.versions and self.notes.stepping < 0:
+            model.note_change(self.steps if step is None else step)
         model.versions = found
 
     def returned(self, model: Model, output: object) -> None:
@@ -337,7 +268,7 @@ class Probe:
             numbers = each.models([model.wrapper() for model in self.models])
             for model in self.models:
                 if model.number in numbers and self.steps not in model.touched[-1:]:
-                    model.touched.append(self.steps)
+                    model.note_change(self.steps)
         return self.plan.due(self.steps if step is None else step) or self.touched_at == self.steps
 
     def entering(self, module: nn.Module) -> None:
@@ -359,13 +290,13 @@ class Probe:
             self.under_way.nested = True
             return None
         pending = [model for model in self.models if model.pending]
-        self.backwards += bool(pending)
-        if self.stepping >= 0 and not steps_around():
-            self.stepping = -1  # a step that has raised has not said that it is over
-        if self.stepping >= 0:
-            self.closures[self.stepping] = self.closures.get(self.stepping, 0) + 1
-            if len(self.closures) > _MAX_CALLS:
-                del self.closures[min(self.closures)]
+        self.notes.counts.backwards += bool(pending)
+        if self.notes.stepping >= 0 and not steps_around():
+            self.notes.stepping = -1  # a step that has raised has not said that it is over
+        if self.notes.stepping >= 0:
+            self.notes.closures[self.notes.stepping] = self.notes.closures.get(self.notes.stepping, 0) + 1
+            if len(self.notes.closures) > _MAX_CALLS:
+                del self.notes.closures[min(self.notes.closures)]
         for model in pending:
             model.pending = False
             model.backwards += 1
@@ -391,16 +322,12 @@ class Probe:
         for model in backward_pass.pending:
             wrapper = model.wrapper()
             if wrapper is not None and not model.pending:
-                taken = managed(wrapper)
-                model.parameters, model.without_gradient = len(taken), []
+                taken, without = managed(wrapper), {}
                 model.unheard += not getattr(wrapper, "_static_graph_delay_allreduce_enqueued", True)
                 if any(p.grad is None for p in taken):
                     named = wrapper.module.named_parameters()
                     without = {name: p for name, p in named if p.requires_grad and p.grad is None}
-                    model.without_gradient = list(without)
-                    model.cut |= {name for name, p in without.items() if self.gathered.fed_by(p)}
-                now = set(model.without_gradient)
-                model.never = now if model.never is None else model.never & now
+                model.note_gradients(len(taken), without, self.gathered)
                 if self.plan.due(self.steps):
                     model.reduced = reduced_gradients(wrapper, model.number, self.unseen)
 
@@ -421,8 +348,8 @@ class Probe:
                 bare = True
                 model.bare_backwards += 1
                 model.note("bare_backward")
-        self.bare_backwards += bare
-        self.backwards -= bool(backward_pass.pending) and all(
+        self.notes.bare_backwards += bare
+        self.notes.counts.backwards -= bool(backward_pass.pending) and all(
             model.pending for model in backward_pass.pending
         )
 
@@ -434,32 +361,32 @@ class Probe:
             return
         for model in self.models:
             if model.no_sync and model.forwards:
-                self.no_sync_steps += 1
+                self.notes.no_sync_steps += 1
                 model.no_sync_steps += 1
                 model.note("no_sync_step")
         if not self.models:
             self.loaders.trained()
         own = self.optimizers.of(optimizer)
         wrappers = [model.wrapper() for model in self.models]
-        self.stepping = self.steps
+        self.notes.stepping = self.steps
         if self.plan.due(self.steps):
-            self.threads = max(self.threads, torch.get_num_threads())
+            self.notes.threads = max(self.notes.threads, torch.get_num_threads())
             reduced = {name: left for model in self.models for name, left in model.reduced.items()}
-            self.gradients.append(gradient_check(optimizer, wrappers, self.steps, reduced, self.unseen))
+            self.notes.gradients.append(gradient_check(optimizer, wrappers, self.steps, reduced, self.unseen))
         if self.due(own.steps):
-            self.outside.append(outside_check(optimizer, wrappers, own.number, own.steps, self.unseen))
+            self.notes.outside.append(outside_check(optimizer, wrappers, own.number, own.steps, self.unseen))
         for model in self.models:
             if model.number in own.models(wrappers):
                 model.steps += 1
                 self.looked_for_unfinished(model)
         own.steps += 1
-        self.steps += 1
+        self.notes.counts.steps += 1
 
     def stepped(self, optimizer: Optimizer) -> None:
         """Record that an optimizer has stepped."""
         if is_inner_step():
             return
-        self.stepping = -1
+        self.notes.stepping = -1
         own = self.optimizers.of(optimizer)
         own.remember()
         numbers = own.models([model.wrapper() for model in self.models])
@@ -485,7 +412,7 @@ class Probe:
         A rank that leaves early would otherwise end its peers with an error about a lost connection; while they wait,
         they can be proved to wait for it.
         """
-        self.groups.update(groups.group_members())
+        self.notes.groups |= {name: tuple(ranks) for name, ranks in groups.group_members().items()}
         self.kept.extend(groups.world().pg_map)
         self.finish()  # the models may be gone when the script has ended
 
@@ -494,7 +421,7 @@ class Probe:
         model: Model | None
         if isinstance(where, Pass):
             # A pass that no model waits for belongs to the one that was called last.
-            called = [self.models[call.model] for call in self.calls][-1:]
+            called = [self.models[call.model] for call in self.notes.calls.last[-1:]]
             model = next(iter(where.pending or called), None)
         else:
             model = where
@@ -502,16 +429,16 @@ class Probe:
         if isinstance(where, Pass):
             self.under_way = None
             self.find_reached_models(where)
-        if len(self.failures) >= _MAX_EVENTS:
+        if len(self.notes.failures) >= _MAX_EVENTS:
             return
         wrapper = model.wrapper() if model is not None else None
-        self.failures.append(
+        self.notes.failures.append(
             Failure(
                 what,
                 type(error).__name__,
                 learners_line(),
                 str(error)[:2000],
-                wrapped_model(wrapper) if wrapper and len(self.failures) < _MAX_FAILED_MODELS else None,
+                wrapped_model(wrapper) if wrapper and len(self.notes.failures) < _MAX_FAILED_MODELS else None,
                 forwards,
                 isinstance(where, Pass) and where.nested,
             )
@@ -524,12 +451,12 @@ class Probe:
             # One from an earlier cell that is not used here is none of this run's business.
             if wrapper is not None and (model.forwards or not model.found):
                 self.looked_for_changes(model, wrapper, -1)
-                self.weights.append(weight_check(wrapper, model.number, -1, model.frozen, self.unseen))
+                self.notes.weights.append(weight_check(wrapper, model.number, -1, model.frozen, self.unseen))
         wrappers = [model.wrapper() for model in self.models]
         for each in self.optimizers.found:
             optimizer = each.optimizer()
             if optimizer is not None:
-                self.outside.append(outside_check(optimizer, wrappers, each.number, -1, self.unseen))
+                self.notes.outside.append(outside_check(optimizer, wrappers, each.number, -1, self.unseen))
 
 
 def _has_modes(module: nn.Module) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import NamedTuple, ParamSpec, TypeVar
 
-from realranks.outcome.probe_notes import Draw, DrawNotes
+from realranks.outcome.probe_notes import Draw, ProbeNotes
 from realranks.watch.guard import Replace
 from realranks.watch.lines import learners_line
 
@@ -38,11 +38,10 @@ class _State(NamedTuple):
 class RandomDraws:
     """The draws of one rank."""
 
-    def __init__(self) -> None:
+    def __init__(self, notes: ProbeNotes) -> None:
+        self._notes = notes.draws
         self._last: dict[str, _State] = {}
-        self._found: dict[str, list[Draw]] = {}
         self._passes = 0
-        self._seeded_at = ""
 
     def wrap(self, stack: ExitStack, replace: Replace, noting: RandomDraws) -> None:
         """Note where torch's generator is seeded, until the stack is closed; `noting` never raises."""
@@ -59,7 +58,7 @@ class RandomDraws:
 
     def seeded(self) -> None:
         """Record the learner's line that seeds torch's generator."""
-        self._seeded_at = learners_line()
+        self._notes.seeded_at = learners_line()
 
     def before(self, arguments: object) -> None:
         """Record what was drawn since the last pass; one with these arguments is about to begin."""
@@ -78,16 +77,14 @@ class RandomDraws:
         for name, now in _states().items():
             if name in self._last:
                 numbers = _numbers(self._last[name], now)
-                self._found.setdefault(name, []).append(Draw(zlib.crc32(repr(now).encode()), numbers, rows))
+                self._notes.draws.setdefault(name, []).append(
+                    Draw(zlib.crc32(repr(now).encode()), numbers, rows)
+                )
 
     def after(self) -> None:
         """Remember where the generators stand after a pass: what it has drawn itself (dropout) does not count."""
         if self._passes <= _MAX_PASSES:
             self._last = _states()
-
-    def to_record(self) -> DrawNotes:
-        """Return what was recorded."""
-        return DrawNotes({name: tuple(draws) for name, draws in self._found.items()}, self._seeded_at)
 
 
 def _states() -> dict[str, _State]:

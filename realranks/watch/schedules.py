@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from realranks.outcome.probe_notes import ScheduleNotes
+from realranks.outcome.probe_notes import ProbeNotes, ScheduleNotes
 from realranks.watch.guard import Replace
 from realranks.watch.lines import learners_line
 from realranks.watch.optimizers import Optimizers
@@ -34,9 +34,10 @@ _LENGTHS = {
 class Schedules:
     """Those of this rank, counted as they are made."""
 
-    def __init__(self, optimizers: Optimizers) -> None:
+    def __init__(self, notes: ProbeNotes, optimizers: Optimizers) -> None:
+        self._notes = notes
         self._optimizers = optimizers
-        self._found: list[tuple[weakref.ref[LRScheduler], ScheduleNotes]] = []
+        self._found: dict[weakref.ref[LRScheduler], ScheduleNotes] = {}
         self._parts: weakref.WeakSet[LRScheduler] = weakref.WeakSet()
 
     def wrap(self, stack: ExitStack, replace: Replace, noting: Schedules) -> None:
@@ -58,26 +59,19 @@ class Schedules:
         """Record a schedule's step; a schedule makes its first when it is created, unless it is composed of others."""
         for part in getattr(schedule, "_schedulers", ()):
             self._parts.add(part)
-            self._found = [each for each in self._found if each[0]() is not part]
+            self._found.pop(weakref.ref(part), None)
         length = length_of(schedule)
-        if length is None or schedule in self._parts:
-            return
-        number = next(
-            (n for n, (known, _) in enumerate(self._found) if known() is schedule), len(self._found)
-        )
-        steps = self._optimizers.of(schedule.optimizer).steps
-        where, visits = "", 1
-        if number < len(self._found):
-            last = self._found[number][1]
-            where, visits = last.where, last.visits + (steps > last.optimizer_steps)
-        notes = ScheduleNotes(
-            type(schedule).__name__, length, int(schedule.last_epoch), steps, where or learners_line(), visits
-        )
-        self._found[number : number + 1] = [(weakref.ref(schedule), notes)]
+        if length is not None and schedule not in self._parts:
+            self._found[weakref.ref(schedule)] = self._note(schedule, length)
+        self._notes.schedules = list(self._found.values())[:_MAX_SCHEDULES]
 
-    def to_record(self) -> tuple[ScheduleNotes, ...]:
-        """Return the notes, leaving out schedules that are part of another."""
-        return tuple(notes for _, notes in self._found[:_MAX_SCHEDULES])
+    def _note(self, schedule: LRScheduler, length: int) -> ScheduleNotes:
+        known = self._found.get(weakref.ref(schedule))
+        steps = self._optimizers.of(schedule.optimizer).steps
+        where = known.where if known is not None else learners_line()
+        visits = known.visits + (steps > known.optimizer_steps) if known is not None else 1
+        name = type(schedule).__name__
+        return ScheduleNotes(name, length, int(schedule.last_epoch), steps, where, visits)
 
 
 def length_of(schedule: object) -> int | None:

@@ -14,7 +14,7 @@ from course_lib.grading.process_limits import adopted
 from course_lib.grading.verdict import VerdictKind
 from course_lib.lessons.samplers.tasks.evaluate import Evaluate
 from course_lib.lessons.samplers.tasks.shard_indices import ShardIndices
-from realranks.ranks.kernel import ready_gang
+from realranks.ranks.kernel import gang
 from realranks.ranks.kernel.launcher import warm_up
 from tests.support.ranks_and_kernels import ROOT, until
 
@@ -240,7 +240,7 @@ def test_the_next_answer_is_graded_as_if_nothing_had_happened():
 
 def test_a_server_that_was_stopped_is_replaced(monkeypatch):
     """Stopped, it is alive and starts nothing: the next answer waits in vain, the one after it does not."""
-    monkeypatch.setattr(ready_gang, "_START_SECONDS", 2.0)
+    monkeypatch.setattr(gang, "_START_SECONDS", 2.0)
     pid = warm_up().pid
     os.kill(pid, signal.SIGSTOP)
     for _ in range(2):

@@ -11,7 +11,7 @@ import pytest
 
 from realranks.doctor.diagnose import while_it_runs, with_diagnosis
 from realranks.outcome.outcome import EXIT_CUT_OFF, Kind
-from realranks.ranks.kernel import deadlock_watch, job
+from realranks.ranks.kernel import follow_job, job
 from realranks.ranks.kernel.gang import Gang
 
 AT_MOST = 10.0
@@ -372,7 +372,7 @@ def test_who_is_not_in_the_monitored_barrier_is_named(shared_ranks):
 
 
 def test_a_store_that_no_rank_makes(ranks, monkeypatch):
-    monkeypatch.setattr(deadlock_watch, "_CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr(follow_job, "_CONNECT_SECONDS", 1.0)
     outcome = ranks(
         "os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT='9')\n"
         "dist.destroy_process_group()\n"
@@ -383,7 +383,7 @@ def test_a_store_that_no_rank_makes(ranks, monkeypatch):
 
 
 def test_a_store_for_rpc_that_no_rank_makes(ranks, monkeypatch):
-    monkeypatch.setattr(deadlock_watch, "_CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr(follow_job, "_CONNECT_SECONDS", 1.0)
     outcome = ranks(
         "import torch.distributed.rpc as rpc\n"
         "os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT='9')\n"
@@ -396,7 +396,7 @@ def test_a_store_for_rpc_that_no_rank_makes(ranks, monkeypatch):
 
 
 def test_a_store_at_another_address_than_the_launcher_s_is_rank_0_s_since_torch_2_14(ranks, monkeypatch):
-    monkeypatch.setattr(deadlock_watch, "_CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr(follow_job, "_CONNECT_SECONDS", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     outcome = ranks(  # an address of documentation (RFC 5737), where nobody is

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from realranks.outcome.outcome import Diagnosis
-from realranks.ranks.kernel import run_job
+from realranks.ranks.kernel import follow_job
 from tests.scenarios import tally
 from tests.support.holes import holes
 
@@ -14,7 +14,7 @@ from tests.support.holes import holes
 def proof_delay(monkeypatch):
     """A list that gets, when a deadlock is proved, the seconds since the last thing that happened on any rank."""
     delays = []
-    end = run_job.end
+    end = follow_job.end
 
     def noting(gang, run, why, **options):
         if why == "deadlock":
@@ -24,7 +24,7 @@ def proof_delay(monkeypatch):
             delays.append((now - max([run.started_ns, *issued, *ended])) / 1e9)
         end(gang, run, why, **options)
 
-    monkeypatch.setattr(run_job, "end", noting)
+    monkeypatch.setattr(follow_job, "end", noting)
     return delays
 
 

@@ -47,11 +47,10 @@ from realranks.ranks.hosts.wire import (
     network_name,
 )
 from realranks.ranks.kernel.backend import MB_PER_RANK
-from realranks.ranks.kernel.event_loop import Wires
 from realranks.ranks.kernel.gpus import find_gpus
 from realranks.ranks.kernel.launcher import Launcher, LaunchError, warm_up
+from realranks.ranks.kernel.links import RankLink, Wires
 from realranks.ranks.kernel.local_start import rank_settings, start_store
-from realranks.ranks.kernel.rank_handle import RankLink
 from realranks.ranks.messages import Body, decode_message, encode_message, number_of
 from realranks.ranks.protocol import Decoder, Message, ProtocolError
 from realranks.ranks.starting import GpuReport

@@ -10,8 +10,8 @@ from typing import TypeVar
 from realranks.outcome.outcome import EXIT_HOST_GONE, Collective
 from realranks.ranks.hosts.host import Host
 from realranks.ranks.hosts.wire import Action, RankCommand, StartRank, Stream
+from realranks.ranks.kernel.links import GangLink
 from realranks.ranks.kernel.output import Output
-from realranks.ranks.kernel.rank_handle import GangLink
 from realranks.ranks.messages import Body, JobReply, StatusReply
 from realranks.ranks.protocol import Channel
 from realranks.ranks.starting import RankConfig

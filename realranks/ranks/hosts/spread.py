@@ -7,7 +7,7 @@ import ipaddress
 import secrets
 import select
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from realranks.ranks.hosts.host import SILENT_SECONDS, Host, HostError
@@ -29,9 +29,8 @@ from realranks.ranks.hosts.wire import (
 )
 from realranks.ranks.kernel.backend import BackendChoice, choose_backend
 from realranks.ranks.kernel.gpus import Gpus
+from realranks.ranks.kernel.links import GangLink, Wires
 from realranks.ranks.kernel.local_start import MAX_RANKS, GangError, Start
-from realranks.ranks.kernel.rank_handle import GangLink
-from realranks.ranks.kernel.ready_gang import ReadyGang
 from realranks.ranks.starting import RankConfig
 
 _READY_SECONDS = 60.0
@@ -261,6 +260,7 @@ class HostsStart(Start):
         check_memory(world_size, hosts.alive)
         self._request = hosts, world_size, requested
         self.hosts = hosts
+        self.lock = hosts.lock
         self.shares = split_ranks(world_size, hosts.alive)
         self.backends = _backends(self.shares, requested)
         first = self.backends[self.shares[0][0].name]
@@ -272,10 +272,9 @@ class HostsStart(Start):
         """Prepare to start a gang that replaces this one, on the hosts that are alive by then."""
         return HostsStart(*self._request)
 
-    def begin(self, gang: ReadyGang) -> None:
-        """Ask for the gang's store and ranks, and have the gang listen to them; returns at once."""
-        gang._lock = self.hosts.lock
-        with self.hosts.lock:
+    def begin(self, wires: Wires, init: bool) -> Iterator[GangLink]:
+        """Ask for the gang's store, then for rank after rank, and have its wires listen to them; waits for none."""
+        with self.lock:
             try:
                 address, port = self._start_store()
             except HostError as error:
@@ -286,27 +285,26 @@ class HostsStart(Start):
                 for local in range(number):
                     config = RankConfig(
                         rank=rank,
-                        init=gang.init,
+                        init=init,
                         backend=self.backend.init_argument,
                         store_port=port,
                         gpu=choice.gpu_of(local),
                         eager=choice.eager,
-                        epoch=gang.epoch,
                     )
                     environment = {
                         **choice.environment_of(rank),
                         "RANK": str(rank),
                         "LOCAL_RANK": str(local),
                         "GROUP_RANK": str(place),
-                        "WORLD_SIZE": str(gang.world_size),
+                        "WORLD_SIZE": str(wires.world_size),
                         "LOCAL_WORLD_SIZE": str(number),
                         "MASTER_ADDR": address,
                         "MASTER_PORT": str(port),
                     }
                     interface = self.hosts.places[host.name].interface
-                    gang.links.append(RemoteLink(host, config, interface, environment))
+                    yield RemoteLink(host, config, interface, environment)
                     rank += 1
-                gang.watch_channel(host.channel, host.read)
+                wires.watch_channel(host.channel, host.read)
 
     def _start_store(self) -> tuple[str, int]:
         host = self.shares[0][0]
@@ -323,7 +321,7 @@ class HostsStart(Start):
             raise HostError(f"{host.name}: {host.lost_reason or 'its store does not start'}.")
         return address, found.port
 
-    def poll(self, gang: ReadyGang) -> None:
+    def poll(self, wires: Wires) -> None:
         """Send what waits to be passed on, and notice who is gone."""
         for host, _ in self.shares:
             host.flush()
@@ -355,7 +353,7 @@ class HostsStart(Start):
         """Name the hosts that have been silent for some seconds."""
         return self.hosts.silence_notice()
 
-    def wait(self, gang: ReadyGang, seconds: float) -> bool:
+    def wait(self, seconds: float) -> bool:
         """Wait for news of ranks that end, at most so long; False where there can be none."""
         there = [host for host, _ in self.shares if not host.lost_reason]
         if not there:

@@ -213,7 +213,6 @@ class Rank:
         try:
             process_group.make_thread_pool()
             process_group.RENDEZVOUS.install()
-            process_group.RENDEZVOUS.new_epoch(self.config.epoch)
             if self.config.init:
                 if self.config.gpu is not None:
                     process_group.take_gpu(self.config.gpu)

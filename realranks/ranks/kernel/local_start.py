@@ -9,7 +9,8 @@ import abc
 import os
 import select
 import socket
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 
 import psutil
 
@@ -22,8 +23,7 @@ from realranks.ranks.kernel.backend import (
 )
 from realranks.ranks.kernel.gpus import find_gpus
 from realranks.ranks.kernel.launcher import Launcher, default_method, warm_up
-from realranks.ranks.kernel.rank_handle import GangLink, RankLink
-from realranks.ranks.kernel.ready_gang import ReadyGang, State
+from realranks.ranks.kernel.links import GangLink, RankLink, Wires
 from realranks.ranks.server.store import listen_on
 from realranks.ranks.starting import RankConfig, StoreConfig
 
@@ -33,14 +33,7 @@ MAX_RANKS_VARIABLE = "DDP_COURSE_MAX_RANKS"
 
 
 class GangError(RuntimeError):
-    """The gang cannot do what was asked; the message is one clear line.
-
-    `state` is the gang's, where that is the reason: who shows the error knows how a gang is started there.
-    """
-
-    def __init__(self, message: str, state: State | None = None) -> None:
-        super().__init__(message)
-        self.state = state
+    """The gang cannot do what was asked; the message is one clear line."""
 
 
 def check_size(world_size: int, method: str | None = None) -> None:
@@ -98,16 +91,22 @@ class Start(abc.ABC):
 
     Attributes:
         backend: that of the ranks' process group, and why.
+        lock: held while its ranks are driven.
     """
 
     backend: BackendChoice
+    lock: threading.RLock
 
     @abc.abstractmethod
-    def begin(self, gang: ReadyGang) -> None:
-        """Ask for the gang's store and ranks, and have the gang listen to them; returns at once."""
+    def begin(self, wires: Wires, init: bool) -> Iterator[GangLink]:
+        """Ask for the gang's store, then for rank after rank, and have its wires listen to them; waits for none.
+
+        Args:
+            wires: the gang. init: whether the ranks start the process group.
+        """
 
     @abc.abstractmethod
-    def poll(self, gang: ReadyGang) -> None:
+    def poll(self, wires: Wires) -> None:
         """Take in what has been said of ranks that started or ended, as far as the gang's selector does not tell."""
 
     @abc.abstractmethod
@@ -127,7 +126,7 @@ class Start(abc.ABC):
         """End what starts ranks, if it is hung: requested ranks have not come in time."""
 
     @abc.abstractmethod
-    def wait(self, gang: ReadyGang, seconds: float) -> bool:
+    def wait(self, seconds: float) -> bool:
         """Wait for news of ranks that end, at most so long; False where there can be none."""
 
     @abc.abstractmethod
@@ -200,49 +199,47 @@ class LocalStart(Start):
         self._request = (world_size, backend, method, environment, limits)
         self.environment, self.limits = environment, limits
         self.launcher = warm_up(method)
+        self.lock = threading.RLock()
         self._store_wire: socket.socket | None = None
 
     def for_new_gang(self) -> LocalStart:
         """Prepare to start a gang that replaces this one, with the same settings."""
         return LocalStart(*self._request)
 
-    def begin(self, gang: ReadyGang) -> None:
-        """Ask for the gang's store and ranks, and have the gang listen to them; returns at once."""
+    def begin(self, wires: Wires, init: bool) -> Iterator[GangLink]:
+        """Ask for the gang's store, then for rank after rank, and have its wires listen to them; waits for none."""
         port, self._store_wire = start_store(self.launcher, "127.0.0.1")
-        for rank in range(gang.world_size):
+        wires.watch(self.launcher.fileno(), self.launcher.pump)
+        for rank in range(wires.world_size):
             config = RankConfig(
                 rank=rank,
-                init=gang.init,
+                init=init,
                 backend=self.backend.init_argument,
                 store_port=port,
                 gpu=self.backend.gpu_of(rank),
                 eager=self.backend.eager,
-                epoch=gang.epoch,
                 limits=self.limits,
             )
-            gang.links.append(RankLink(rank, self.launcher, config, self._environment_of(gang, rank, port)))
-        gang.watch(self.launcher.fileno(), self.launcher.pump)
-        for link in gang.links:
-            gang.watch_link(link)
+            environment = {
+                **rank_settings(init, LOOPBACK),
+                **self.environment,
+                **self.backend.environment_of(rank),
+                "RANK": str(rank),
+                "LOCAL_RANK": str(rank),
+                "GROUP_RANK": "0",
+                "WORLD_SIZE": str(wires.world_size),
+                "LOCAL_WORLD_SIZE": str(wires.world_size),
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port),
+            }
+            link = RankLink(rank, self.launcher, config, environment)
+            yield link
+            wires.watch_link(link)
 
-    def _environment_of(self, gang: ReadyGang, rank: int, port: int) -> dict[str, str]:
-        return {
-            **rank_settings(gang.init, LOOPBACK),
-            **self.environment,
-            **self.backend.environment_of(rank),
-            "RANK": str(rank),
-            "LOCAL_RANK": str(rank),
-            "GROUP_RANK": "0",
-            "WORLD_SIZE": str(gang.world_size),
-            "LOCAL_WORLD_SIZE": str(gang.world_size),
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port),
-        }
-
-    def poll(self, gang: ReadyGang) -> None:
+    def poll(self, wires: Wires) -> None:
         """Take in what has been said of ranks that started or ended, as far as the gang's selector does not tell."""
         if self.launcher.gone:
-            gang.forget(self.launcher.fileno())
+            wires.forget(self.launcher.fileno())
 
     def lost_message(self) -> str:
         """Return the message for a forkserver that died together with its ranks, or ''."""
@@ -258,7 +255,7 @@ class LocalStart(Start):
         """End what starts ranks, if it is hung: requested ranks have not come in time."""
         self.launcher.kill_server()
 
-    def wait(self, gang: ReadyGang, seconds: float) -> bool:
+    def wait(self, seconds: float) -> bool:
         """Wait for news of ranks that end, at most so long; False where there can be none."""
         if self.launcher.gone:
             return False  # killed, and its ranks with it

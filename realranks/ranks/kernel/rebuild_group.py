@@ -1,13 +1,12 @@
-"""After a job on a gang: is the process group still whole? If not, the ranks get a new one, and it is reported."""
+"""After a job on a gang: is the process group still whole, and what has the learner to know of it?"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from realranks.outcome.fold import rank_list
-from realranks.outcome.outcome import NOT_ARRIVED
 from realranks.ranks import nccl_counts
-from realranks.ranks.kernel.job import Run, what_was_run
-from realranks.ranks.kernel.make_outcome import PEER_LOST
-from realranks.ranks.kernel.ready_gang import ReadyGang
+from realranks.ranks.kernel.job import PEER_LOST, Run, what_was_run
 
 #: After one of these a group refuses everything that follows: gloo's, then NCCL's (read in torch's NCCLUtils.cpp).
 _GROUP_BROKEN = (
@@ -21,29 +20,20 @@ _GROUP_BROKEN = (
 )
 
 
-def repair_group(gang: ReadyGang, run: Run) -> tuple[str, ...]:
-    """Rebuild what the job has broken; returns what the learner has to know about that."""
-    if not all(link.alive for link in gang.links):
-        gang.mark_broken()
-        return _variables_lost(run)
-    if not run.job.repair or not _group_is_broken(run):
-        apart = _apart_on_gpus(gang, run)
-        return (*apart, *_still_on_gpus(run, bool(apart)))
-    if not gang.init:
-        return ("The ranks are free again; their process groups are yours to rebuild.",)
-    moved = gang.rebuild_group(cut=any(doubt.endswith(NOT_ARRIVED) for doubt in run.doubts))
+def rebuilt_note(moved: int | None) -> str:
+    """Report a group that was rebuilt: with so many DDP models moved to it, or, with None, in vain."""
     if moved is None:
-        return ("The process group could not be rebuilt: the ranks have to be restarted.",)
+        return "The process group could not be rebuilt: the ranks have to be restarted."
     note = (
         "The process group has been rebuilt; variables are kept. Tensors that were in a collective may hold partial "
         "sums: set them again."
     )
     if moved:
         note += f" {moved} DDP model(s) moved to the new group: check that their weights are still equal."
-    return (note,)
+    return note
 
 
-def _variables_lost(run: Run) -> tuple[str, ...]:
+def variables_lost(run: Run) -> tuple[str, ...]:
     """Report that ranks had to be ended, unless the user pressed stop and reads it in the outcome."""
     if not run.killed or run.interrupted:
         return ()
@@ -51,7 +41,7 @@ def _variables_lost(run: Run) -> tuple[str, ...]:
     return (f"{ended} The variables of all ranks are lost: the next %%ranks starts new ranks.",)
 
 
-def _group_is_broken(run: Run) -> bool:
+def group_is_broken(run: Run) -> bool:
     """Check for a rank that was freed from the group or found it broken, or for unequal numbers after an error."""
     messages = [done.error.message.lower() for done in run.done.values() if done.error is not None]
     if run.freed or any(sign in message for message in messages for sign in _GROUP_BROKEN):
@@ -60,6 +50,16 @@ def _group_is_broken(run: Run) -> bool:
     groups = {name for numbers in issued for name in numbers}
     unequal = any(len({numbers[name] for numbers in issued if name in numbers}) > 1 for name in groups)
     return bool(messages) and unequal
+
+
+def gpu_notes(run: Run, before: Mapping[int, Mapping[str, int]]) -> tuple[str, ...]:
+    """Report GPUs that wait for each other, or that still work, after a job that has left the group whole.
+
+    Args:
+        before: how many operations each rank had issued on each of its groups before the job.
+    """
+    apart = _apart_on_gpus(run, before)
+    return (*apart, *_still_on_gpus(run, bool(apart)))
 
 
 def _still_on_gpus(run: Run, apart: bool) -> tuple[str, ...]:
@@ -82,12 +82,10 @@ def _still_on_gpus(run: Run, apart: bool) -> tuple[str, ...]:
     return (f"{said} for other ranks. The next line that needs a result waits for that, too.",)
 
 
-def _apart_on_gpus(gang: ReadyGang, run: Run) -> tuple[str, ...]:
+def _apart_on_gpus(run: Run, before: Mapping[int, Mapping[str, int]]) -> tuple[str, ...]:
     """Report GPUs left waiting for each other by a job that ended well: NCCL's calls return before they are done."""
     grown = {
-        rank: {
-            name: number - gang.numbers.get(rank, {}).get(name, 0) for name, number in done.sequence.items()
-        }
+        rank: {name: number - before.get(rank, {}).get(name, 0) for name, number in done.sequence.items()}
         for rank, done in run.done.items()
     }
     return tuple(

@@ -18,10 +18,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from realranks.outcome.outcome import EXIT_UNKNOWN
-from realranks.ranks.kernel.event_loop import Wires
 from realranks.ranks.kernel.job import Run
+from realranks.ranks.kernel.links import Link, Wires
 from realranks.ranks.kernel.output import OutputBuffer
-from realranks.ranks.kernel.rank_handle import Link
 from realranks.ranks.messages import Hello, Verdict, decode_message, encode_message
 from realranks.ranks.private_sockets import connected, locked, private_folder
 from realranks.ranks.process import STAT_EXIT_CODE, stat_fields

@@ -7,7 +7,7 @@ import time
 
 from realranks.outcome.outcome import EXIT_UNKNOWN
 from realranks.ranks.kernel.gang import Gang
-from realranks.ranks.kernel.rank_handle import GangLink, Link
+from realranks.ranks.kernel.links import GangLink, Link
 from realranks.ranks.messages import Attached, JobReply, Joined, ProcessEnded, ProcessStarted
 from realranks.ranks.observed.meeting import AttachedLink, nothing_written
 from realranks.ranks.protocol import BufferedChannel

@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from realranks.outcome.places import Frame
-from realranks.ranks.kernel.event_loop import Wires
 from realranks.ranks.kernel.job import Run
-from realranks.ranks.kernel.rank_handle import Link
+from realranks.ranks.kernel.links import Link, Wires
 from realranks.ranks.messages import StatusReply, StatusRequest, encode_message
 from realranks.ranks.observed.meeting import ONLY_JOB, excuse
 from realranks.ranks.observed.script_processes import Expected, Processes, StartedLink

@@ -19,12 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from realranks.outcome.outcome import Outcome
-from realranks.ranks.kernel import run_job
-from realranks.ranks.kernel.event_loop import Wires
+from realranks.ranks.kernel.follow_job import follow
 from realranks.ranks.kernel.gang import Gang, State
 from realranks.ranks.kernel.interrupts import StopRequests, deferred
-from realranks.ranks.kernel.job import Job, Run, collect
-from realranks.ranks.kernel.make_outcome import conclude
+from realranks.ranks.kernel.job import Job, Run, collect, conclude
+from realranks.ranks.kernel.links import Wires
 from realranks.ranks.messages import Attached, decode_message, encode_message
 from realranks.ranks.observed.meeting import ONLY_JOB
 from realranks.ranks.observed.script_processes import Processes, StartedLink
@@ -154,7 +153,7 @@ class Script(Processes):
         outcome = None
         while outcome is None:
             try:
-                outcome = run_job.follow(alone, run, stop)
+                outcome = follow(alone, run, stop)
             except _FirstRankJoined:
                 sets.append(self._follow_a_set(stop))
                 run.progressed = run.seconds()
@@ -199,7 +198,7 @@ class Script(Processes):
         ranks = RankSet(self)
         run = ranks.run = Run(job, ONLY_JOB, ranks.places, started_ns=ranks.started_ns())
         ranks.fill()
-        outcome = run_job.follow(ranks, run, stop)
+        outcome = follow(ranks, run, stop)
         if outcome.ok:
             statuses = ranks.get_statuses(_LINES_SECONDS, detail=True)
             recorded = {rank: status.records for rank, status in sorted(statuses.items())}

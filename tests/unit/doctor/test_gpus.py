@@ -1,7 +1,5 @@
 """What the doctor says of ranks that use GPUs: their waits, and the messages of CUDA and NCCL."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from realranks.doctor.diagnose import diagnose
@@ -9,9 +7,9 @@ from realranks.outcome.facts import Facts
 from realranks.outcome.outcome import Ending, Waiting
 from realranks.outcome.places import Frame
 from realranks.ranks.inside.freeing import ABORT_SECONDS
-from realranks.ranks.kernel.job import Job, Run
-from realranks.ranks.kernel.rebuild_group import repair_group
-from realranks.ranks.kernel.stop_ranks import patience, state_of
+from realranks.ranks.kernel.job import Job, Run, state_of
+from realranks.ranks.kernel.rebuild_group import gpu_notes
+from realranks.ranks.kernel.stop_ranks import patience
 from realranks.ranks.messages import Cell, JobReply
 from realranks.ranks.status import RankStatus
 from tests.support.outcomes import error, outcome
@@ -62,12 +60,9 @@ def test_ranks_with_equal_numbers_and_different_ones_of_gloos_are_not_named():
 
 def finished(*sequences, before=None):
     """What the learner is told of a job after which the ranks have issued so many operations."""
-    gang = SimpleNamespace(
-        links=[SimpleNamespace(alive=True)], init=True, numbers=before or {}, rebuild_group=lambda: 0
-    )
     run = Run(Job(Cell("")), 1, [])
     run.done = {rank: JobReply(sequence=numbers) for rank, numbers in enumerate(sequences)}
-    return repair_group(gang, run)
+    return gpu_notes(run, before or {})
 
 
 def test_a_cell_that_ends_well_and_leaves_gpus_waiting_for_each_other_is_told_so():

@@ -8,7 +8,7 @@ from realranks.doctor.diagnose import diagnose
 from realranks.doctor.mismatches import mismatch_in_passing
 from realranks.outcome.facts import Facts
 from realranks.outcome.places import Frame
-from realranks.ranks.kernel import run_job
+from realranks.ranks.kernel import gang
 from tests.support.outcomes import blocked, collective, meeting, outcome, stuck
 from tests.support.watched import SCRIPT, models, notes, record, under_a_condition, watched
 
@@ -328,15 +328,15 @@ def test_what_has_met_in_passing_is_told_of_all_and_no_majority_is_right(brought
     assert (found.kind, found.culprits) == (kind, ())
     for rank, mine in enumerate(brought):
         assert mine.where in found.summary, f"what rank {rank} brought is told"
-    assert run_job._has_mismatch(passed(*brought)), "so the kernel asks in which lines"
+    assert gang._has_mismatch(passed(*brought)), "so the kernel asks in which lines"
 
 
 def test_collectives_that_fit_are_no_garbage():
     assert mismatch_in_passing(passed(REDUCE, record("", 6))) is None
     assert mismatch_in_passing(passed(SCATTER, dataclasses.replace(SCATTER, sizes=((3,),)))) is None
     assert mismatch_in_passing(dataclasses.replace(passed(REDUCE, SMALL), facts={})) is None
-    assert not run_job._has_mismatch(passed(REDUCE, record("", 6)))
-    assert not run_job._has_mismatch(dataclasses.replace(passed(REDUCE, SMALL), recorded={}))
+    assert not gang._has_mismatch(passed(REDUCE, record("", 6)))
+    assert not gang._has_mismatch(dataclasses.replace(passed(REDUCE, SMALL), recorded={}))
 
 
 def test_the_first_of_several_that_do_not_fit_is_told():

@@ -177,7 +177,7 @@ def test_an_error_of_a_guarded_hook_is_noted_once_and_not_raised():
     assert hooks.well() == 3
     assert hooks.badly() is None
     assert hooks.not_there() is None
-    assert unseen.to_record() == {"weights": "ValueError: first line"}
+    assert unseen == {"weights": "ValueError: first line"}
 
 
 def test_an_interrupt_while_a_hook_runs_is_the_scripts():
@@ -192,7 +192,7 @@ def test_an_error_that_cannot_even_be_told_has_the_name_of_its_class():
 
     unseen = Unseen()
     unseen.note("weights", UntoldError())
-    assert unseen.to_record() == {"weights": "UntoldError"}
+    assert unseen == {"weights": "UntoldError"}
 
 
 def test_pieces_that_only_one_rank_holds_are_said_not_to_be_compared():

@@ -9,8 +9,8 @@ import pytest
 from course_lib.grading.attempt import AskedRanks, Clock, End, EndedError, pickled_text
 from realranks.ranks.codec import MalformedError
 from realranks.ranks.inside.values import pack
+from realranks.ranks.kernel.links import Link
 from realranks.ranks.kernel.output import OutputBuffer
-from realranks.ranks.kernel.rank_handle import Link
 from realranks.ranks.messages import Freed, JobReply, Picture, Ready, encode_message, number_of
 from realranks.ranks.protocol import BufferedChannel, Message
 from tests.support.outcomes import outcome

@@ -4,17 +4,19 @@ import numpy as np
 import pytest
 import torch
 
+from realranks.outcome.probe_notes import Counts, ProbeNotes
 from realranks.watch.random_draws import RandomDraws
 
 
 def drawn(between, rows=4, name="torch"):
     """Return what is noted of a pass that comes after `between`."""
-    draws = RandomDraws()
+    noted = ProbeNotes(Counts())
+    draws = RandomDraws(noted)
     draws.before(torch.zeros(rows, 1))
     draws.after()
     between()
     draws.before(torch.zeros(rows, 1))
-    (draw,) = draws.to_record().draws[name]
+    (draw,) = noted.draws.draws[name]
     return draw
 
 
@@ -52,17 +54,19 @@ def test_numpys_numbers_are_counted_within_a_block():
 
 
 def test_what_a_pass_draws_itself_does_not_count():
-    draws = RandomDraws()
+    noted = ProbeNotes(Counts())
+    draws = RandomDraws(noted)
     draws.before(torch.zeros(4, 1))
     torch.rand(50)
     draws.after()
     draws.before(torch.zeros(4, 1))
-    assert [draw.numbers for draw in draws.to_record().draws["torch"]] == [0]
+    assert [draw.numbers for draw in noted.draws.draws["torch"]] == [0]
 
 
 def test_the_first_passes_are_noted_and_no_more():
-    draws = RandomDraws()
+    noted = ProbeNotes(Counts())
+    draws = RandomDraws(noted)
     for _ in range(40):
         draws.before(torch.zeros(4, 1))
         draws.after()
-    assert len(draws.to_record().draws["torch"]) == 9
+    assert len(noted.draws.draws["torch"]) == 9

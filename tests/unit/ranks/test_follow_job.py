@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from realranks.ranks.kernel.deadlock import Standstill
-from realranks.ranks.kernel.deadlock_watch import DeadlockWatch
+from realranks.ranks.kernel.follow_job import DeadlockWatch
 from realranks.ranks.kernel.stop_ranks import machine_is_busy
 
 

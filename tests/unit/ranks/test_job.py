@@ -5,8 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from realranks.outcome.outcome import Ending, Kind
-from realranks.ranks.kernel.job import Job, Run
-from realranks.ranks.kernel.make_outcome import PEER_LOST, conclude
+from realranks.ranks.kernel.job import PEER_LOST, Job, Run, conclude
 from realranks.ranks.messages import Cell, JobReply
 from tests.support.outcomes import error
 
@@ -20,10 +19,10 @@ def link(rank, exit_code=None):
         exit_code=exit_code,
         alive=exit_code is None,
         killed_by_course=False,
-        outermost="no thread",
         stdout=NOTHING,
         stderr=NOTHING,
         stack_dump=NOTHING,
+        main_stack=lambda: (),
         pictures=[],
         take=lambda kind, job: None,
     )

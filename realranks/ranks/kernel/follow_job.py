@@ -1,25 +1,39 @@
-"""When ranks are asked for their status, in how much detail, and what two statuses in a row say.
+"""Follow a job until every rank has left it: ask the ranks for their status now and then, and end what never would.
 
-What proves a deadlock is in `deadlock`.
+What proves a deadlock is in `deadlock`, how ranks are made to leave in `stop_ranks`, what is made of it in `job`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 
 from realranks.outcome.fold import rank_list
-from realranks.outcome.outcome import RankState, Waiting
+from realranks.outcome.outcome import Outcome, RankState, Waiting
 from realranks.ranks.codec import MalformedError
 from realranks.ranks.kernel import deadlock
-from realranks.ranks.kernel.event_loop import Wires
 from realranks.ranks.kernel.gil_blocked import AtRest
-from realranks.ranks.kernel.job import Run, Still
-from realranks.ranks.kernel.rank_handle import Link
-from realranks.ranks.kernel.stop_ranks import failed_ranks, machine_is_busy, of_unanswering
+from realranks.ranks.kernel.interrupts import StopRequests
+from realranks.ranks.kernel.job import (
+    Run,
+    Still,
+    collect,
+    conclude,
+    failed_ranks,
+    if_ended_now,
+    of_unanswering,
+    progress_of,
+    see_details,
+    see_where,
+    stalled,
+)
+from realranks.ranks.kernel.links import Link, Wires
+from realranks.ranks.kernel.stop_ranks import end, kill_on_broken_wires, machine_is_busy
 from realranks.ranks.messages import StatusReply, StatusRequest, encode_message
 from realranks.ranks.status import RankStatus
 
+_SHOW_EVERY = 0.1
 #: Seconds to the first request for the ranks' status, to the next one while a rank computes, and between the two of a
 #: proof.
 FIRST_REQUEST, _IDLE_REQUEST, _PROOF_REQUEST = 0.2, 0.4, 0.12
@@ -181,3 +195,87 @@ class DeadlockWatch:
         if any(_STARTING.intersection(stack) for stack in stacks) and machine_is_busy():
             return _BUSY_SECONDS
         return 0.0
+
+
+def follow(wires: Wires, run: Run, stop: StopRequests) -> Outcome:
+    """Watch ranks that run a job until every one of them has left it, and end it when they never would."""
+    job = run.job
+    watch: DeadlockWatch | None = None  # most cells are over before the first request
+    shown_at = 0.0
+    while run.running():
+        now = run.seconds()
+        if watch is None and now >= FIRST_REQUEST:
+            watch = DeadlockWatch(wires, run)
+        next_request = FIRST_REQUEST if watch is None else watch.next_request
+        wait = min(job.timeout - now, next_request - now, job.patience - (now - run.progressed))
+        if job.on_progress is not None:
+            wait = min(wait, _SHOW_EVERY)
+        wires.pump(wait)
+        collect(run)
+        if any(link.channel.closed for link in run.links):
+            kill_on_broken_wires(run)
+        if _ended(wires, run, stop, watch):
+            break
+        if job.on_progress is not None and run.seconds() - shown_at >= _SHOW_EVERY and run.running():
+            shown_at = run.seconds()
+            try:
+                job.on_progress(progress_of(run, if_ended_now(wires, run), wires.silence_notice()))
+            except BaseException:
+                # The caller has failed: the ranks must not be left in the middle of a job that is not followed.
+                for link in run.running():
+                    link.kill()
+                raise
+    collect(run)
+    return conclude(wires, run)
+
+
+def _ended(wires: Wires, run: Run, stop: StopRequests, watch: DeadlockWatch | None) -> bool:
+    """End the run where there is a reason: the stop button, a proved deadlock, its time, or no progress."""
+    if stop.pressed:
+        stop.acknowledge()
+        run.interrupted = True
+        _note_statuses(wires, run)
+        end(wires, run, "stopped")
+        return True
+    if watch is not None and watch.step():
+        run.proved = True
+        see_details(wires, run)
+        end(wires, run, "deadlock", free_first=True)
+        return True
+    if run.running() and any(link.vanished and link.rank not in run.gone_before for link in wires.links):
+        _note_statuses(wires, run)
+        end(wires, run, "host", free_first=True)
+        return True
+    if run.seconds() >= run.job.timeout and run.running():
+        _note_statuses(wires, run)
+        if run.running():
+            run.timed_out = True
+            end(wires, run, "timeout")
+        return True
+    if run.seconds() - run.progressed >= run.job.patience and run.running():
+        return _out_of_patience(wires, run)
+    return False
+
+
+def _note_statuses(wires: Wires, run: Run) -> None:
+    """Record where the ranks are, while they are still there; some may leave meanwhile."""
+    found = run.lasting()
+    run.doubts = () if found is None or found.may_resume else found.doubts
+    see_where(wires, run)
+    collect(run)
+
+
+def _out_of_patience(wires: Wires, run: Run) -> bool:
+    """Report once that nothing has been issued or counted for too long, or return True to end the run."""
+    run.stalled_for = run.seconds() - run.progressed
+    _note_statuses(wires, run)
+    if not run.running():
+        return False
+    if run.job.on_stall is not None:
+        run.job.on_stall(stalled(wires, run))
+        run.progressed, run.stalled_for, run.doubts = math.inf, 0.0, ()  # until there is progress again
+        run.waiting.clear()
+        return False
+    run.timed_out = True
+    end(wires, run, "timeout")
+    return True
