@@ -11,6 +11,7 @@ from collections.abc import Callable
 from realranks.doctor import data, drift, samples, training
 from realranks.doctor.errors import swallowed_complaint
 from realranks.doctor.files import same_file
+from realranks.doctor.memory import graphs_kept
 from realranks.doctor.mismatches import mismatch_in_passing
 from realranks.doctor.notes import Notes, notes_of
 from realranks.doctor.nothing_distributed import nothing_distributed
@@ -49,6 +50,7 @@ _RULES: tuple[Callable[[Outcome, Notes], Diagnosis | None], ...] = (
     schedule_fault,
     same_random_numbers,
     same_file,
+    graphs_kept,
     training.too_many_threads,
 )
 #: Rows are compared only where a DDP model averages over all ranks: otherwise each rank may train on what it likes.

@@ -311,6 +311,14 @@ class DrawNotes:
 
 
 @dataclass
+class GraphNotes:
+    """Autograd's nodes that were alive before steps 4, 8 and 12, and the variable that held most of the last ones."""
+
+    nodes: list[int] = field(default_factory=list)
+    held_by: str = ""
+
+
+@dataclass
 class FileNotes:
     """The files that a rank has written and read with torch, with the learner's line that did so first, by path."""
 
@@ -355,6 +363,7 @@ class ProbeNotes:
         schedules: of the learning rate.
         draws: of random numbers.
         files: of checkpoints.
+        graphs: of autograd.
         groups: the members of groups that are gone, by name.
     """
 
@@ -382,3 +391,4 @@ class ProbeNotes:
     schedules: list[ScheduleNotes] = field(default_factory=list)
     draws: DrawNotes = field(default_factory=DrawNotes)
     files: FileNotes = field(default_factory=FileNotes)
+    graphs: GraphNotes = field(default_factory=GraphNotes)

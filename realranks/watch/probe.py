@@ -25,6 +25,7 @@ from realranks.ranks.inside import groups
 from realranks.ranks.inside.wrapped import managed, remember, wrapped_model
 from realranks.watch.dynamo import passed_over
 from realranks.watch.gathered import Gathered
+from realranks.watch.graphs import Graphs
 from realranks.watch.guard import Unseen, guarded
 from realranks.watch.lines import learners_line
 from realranks.watch.loaders import Loaders
@@ -123,6 +124,7 @@ class Probe:
     optimizers: Optimizers = field(default_factory=Optimizers)
     gathered: Gathered = field(init=False)
     draws: RandomDraws = field(init=False)
+    graphs: Graphs = field(init=False)
     touched_at: int = -1
     checked_at: set[tuple[int, int]] = field(default_factory=set)
     clock: WaitingClock = field(init=False)
@@ -134,7 +136,7 @@ class Probe:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0
         self.notes = ProbeNotes(Counts(), unseen=self.unseen, cores=cores)
         self.loaders, self.gathered = Loaders(self.notes), Gathered(self.notes)
-        self.draws = RandomDraws(self.notes)
+        self.draws, self.graphs = RandomDraws(self.notes), Graphs(self.notes)
         self.clock = WaitingClock(self.unseen)
 
     @property
@@ -379,6 +381,7 @@ class Probe:
             if model.number in own.models(wrappers):
                 model.steps += 1
                 self.looked_for_unfinished(model)
+        guarded(self.graphs, self.unseen, "graphs of autograd").count(self.steps)
         own.steps += 1
         self.notes.counts.steps += 1
 
