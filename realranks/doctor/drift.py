@@ -140,6 +140,16 @@ def drifted_buffers(outcome: Outcome, notes: Notes) -> Diagnosis | None:
     return None
 
 
+def drifted_copies(outcome: Outcome, notes: Notes) -> Diagnosis | None:
+    """Detect a second copy of a model, the only one on each rank, that differs while the models agree."""
+    for model in shared_models(notes):
+        own = [probe.models[0].copies for probe in model.noted(notes).values() if probe.models]
+        alone = len(own) == len(model.numbers) and all(len(each) == 1 for each in own)
+        if alone and len({each[0] for each in own}) > 1:
+            return diagnosis("copies_differ", None, (), (), of=_of(model), ranks=model.numbers)
+    return None
+
+
 def _is_state(own: Notes, names: list[str]) -> bool:
     """Check that a buffer holds more than two numbers, such as a codebook: the model's output depends on it."""
     last = next(iter(own.values())).weights[-1].buffers

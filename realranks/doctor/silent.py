@@ -34,6 +34,7 @@ _RULES: tuple[Callable[[Outcome, Notes], Diagnosis | None], ...] = (
     training.modes_differ,
     training.modes_of_parts_differ,
     drift.drifted_buffers,
+    drift.drifted_copies,
     data.same_data,
     data.overlapping_shards,
     data.same_order_every_epoch,

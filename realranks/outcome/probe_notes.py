@@ -111,6 +111,7 @@ class ModelNotes:
         has_modes: it has dropout or batch normalisation, which differ between the modes.
         modes: by step that is compared, those of its parts that were in evaluation mode in a backward pass.
         inputs: checksums of what it was called with first.
+        copies: checksums of other modules with parameters of the same shapes, at the end.
         events: the learner's line at which something happened last, by what it was.
     """
 
@@ -140,6 +141,7 @@ class ModelNotes:
     modes: dict[int, tuple[str, ...]] = field(default_factory=dict)
     inputs: list[int] = field(default_factory=list)
     events: dict[str, str] = field(default_factory=dict)
+    copies: list[int] = field(default_factory=list)
 
 
 @dataclass

@@ -23,6 +23,7 @@ from realranks.outcome.probe_notes import (
 )
 from realranks.ranks.inside import groups
 from realranks.ranks.inside.wrapped import managed, remember, wrapped_model
+from realranks.watch.copies import copies_of
 from realranks.watch.dynamo import passed_over
 from realranks.watch.gathered import Gathered
 from realranks.watch.graphs import Graphs
@@ -455,6 +456,7 @@ class Probe:
             if wrapper is not None and (model.forwards or not model.found):
                 self.looked_for_changes(model, wrapper, -1)
                 self.notes.weights.append(weight_check(wrapper, model.number, -1, model.frozen, self.unseen))
+                model.copies = copies_of(wrapper)
         wrappers = [model.wrapper() for model in self.models]
         for each in self.optimizers.found:
             optimizer = each.optimizer()

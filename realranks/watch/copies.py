@@ -1,0 +1,37 @@
+"""Second copies of a DDP model's weights on this rank: an average of them, a teacher. Used inside a rank."""
+
+from __future__ import annotations
+
+import gc
+import zlib
+from typing import TYPE_CHECKING
+
+from realranks.watch.digest import digest
+
+if TYPE_CHECKING:
+    from torch.nn.parallel import DistributedDataParallel
+
+#: Parameters of a model of which a copy is looked for, at most.
+_MAX_PARAMETERS = 400
+
+
+def copies_of(wrapper: DistributedDataParallel) -> list[int]:
+    """Return a checksum of each live module that has parameters of the same shapes, and none of the model's own."""
+    from torch import nn
+
+    own = list(wrapper.module.parameters())
+    shapes = [parameter.shape for parameter in own]
+    if not 0 < len(own) <= _MAX_PARAMETERS:
+        return []
+    found: dict[int, int] = {}
+    for each in gc.get_objects():
+        # An instance may answer isinstance() with code of its own; its type does not.
+        if not issubclass(type(each), nn.Module) or type(each) is type(wrapper):
+            continue
+        theirs = list(each.parameters())
+        if len(theirs) == len(own) and theirs[0] is not own[0] and [p.shape for p in theirs] == shapes:
+            crc = 0
+            for parameter in theirs:
+                crc = zlib.crc32(str(digest(parameter).crc).encode(), crc)
+            found[id(theirs[0])] = crc  # what wraps a copy has the same parameters
+    return list(found.values())
