@@ -110,13 +110,17 @@ class SplitStream(Task[Case, Seen, dict[str, list[Share]]]):
 
     @check("No sample is read twice, by whichever rank and worker.")
     def nothing_twice(self, trial: ThisTrial) -> Miss | None:
-        twice = [sample for sample, count in Counter(_together(trial)).items() if count > 1]
+        reads, ranks, workers = Counter(_together(trial)), trial.world_size, trial.case["workers"]
+        twice = [sample for sample, count in reads.items() if count > 1]
         if not twice:
             return None
-        reads = Counter(_together(trial))
+        everything = len(reads) >= len(trial.case["samples"]) // ranks * ranks
+        often = set(reads.values())
+        by_count = {workers: "workers_ignored", ranks: "ranks_ignored", ranks * workers: "nothing_split"}
         return Miss(
             f"{_where(trial)}, {len(twice)} samples were read more than once, such as {twice[0]}, "
-            f"{reads[twice[0]]} times"
+            f"{reads[twice[0]]} times",
+            by_count.get(often.pop()) if len(often) == 1 and everything else None,
         )
 
     @check("Every sample is read, except a rest that does not fill a round of one for each rank.")
@@ -127,7 +131,9 @@ class SplitStream(Task[Case, Seen, dict[str, list[Share]]]):
         rest = n % trial.world_size
         if missing <= rest:
             return None
-        return Miss(f"{_where(trial)}, {missing} samples were read by nobody; {rest} fill no round")
+        of_readers = n % (trial.world_size * max(1, trial.case["workers"]))
+        known = "too_much_dropped" if missing == of_readers and not self.nothing_twice(trial) else None
+        return Miss(f"{_where(trial)}, {missing} samples were read by nobody; {rest} fill no round", known)
 
     @check("Every rank gets the same number of samples.")
     def same_count(self, trial: ThisTrial) -> Miss | None:
@@ -135,7 +141,10 @@ class SplitStream(Task[Case, Seen, dict[str, list[Share]]]):
         lengths = [len(trial.seen[rank]["first"]) for rank in range(trial.world_size)]
         if len(set(lengths)) == 1:
             return None
-        return Miss(f"{_where(trial)}, the ranks got {short(lengths)} samples")
+        everything = sorted(_together(trial)) == sorted(trial.case["samples"])
+        return Miss(
+            f"{_where(trial)}, the ranks got {short(lengths)} samples", "rest_kept" if everything else None
+        )
 
     @check("The next epoch reads as many samples again.")
     def again(self, trial: ThisTrial) -> Miss | None:
