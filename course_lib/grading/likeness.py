@@ -32,7 +32,7 @@ Does = dict[int, Any] | tuple[object, ...]
 _EXACT = Tolerance(2e-5, 1e-5)
 _FAILED_CASES, _RIGHT_CASES = 8, 4
 #: Seconds that all known answers together may use.
-_SECONDS = 20.0
+_SECONDS = 40.0
 #: These errors are slips of the pen.
 _SLIPS = ("ImportError", "ModuleNotFoundError", "NameError")
 

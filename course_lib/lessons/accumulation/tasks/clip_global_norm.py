@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, TypedDict
 from course_lib.tasks import toys, weights
 from course_lib.tasks.compared import Compared
 from course_lib.tasks.precision import Tolerance
-from course_lib.tasks.task import Miss, Recognised, Trial, check, gate
+from course_lib.tasks.task import Miss, Trial, check, gate
 from course_lib.tasks.toys import ranks_text
-from realranks.outcome.outcome import Kind, Outcome
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -68,7 +67,6 @@ class ClipGlobalNorm(Compared[Case, Seen, Seen]):
     name = "accumulation.clip_global_norm"
     world_sizes = (1, 2, 3)
     tolerance = Tolerance(0.0, 1e-4)
-    one_may_fit = False  # where only one rank has own parameters, its norm is that of the whole model
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Yield norms above and below the limit, and an inf and a nan on one rank only."""
@@ -121,34 +119,12 @@ class ClipGlobalNorm(Compared[Case, Seen, Seen]):
 
     def oracle(self, case: Case, world_size: int) -> dict[str, list[Seen]]:
         parts = [_gradients(case, rank) for rank in range(world_size)]
-        shared, own = _norm(parts[0][0]), [_norm(part[1]) for part in parts]
-        ours = math.sqrt(sum(norm * norm for norm in own))
-        whole = math.hypot(shared, ours)
-        limit = case["max_norm"]
-
-        def seen(rank: int, norm: float, of_shared: float, of_own: float) -> Seen:
-            count = sum(gradient is not None for gradient in parts[rank][0])
-            return {
-                "norm": norm if math.isfinite(norm) else -1.0,
-                "shared": [of_shared] * count,
-                "own": [of_own] * case["own"][rank],
-            }
-
-        def by(norm: float) -> float:
-            return limit / norm if math.isfinite(norm) and norm > limit else 1.0
-
-        ranks = range(world_size)
-        often = math.hypot(math.sqrt(world_size) * shared, ours)
-        added = shared + sum(own)
-        locally = [math.hypot(shared, norm) for norm in own]
+        norm = math.hypot(_norm(parts[0][0]), *(_norm(own) for _, own in parts))
+        factor = case["max_norm"] / norm if math.isfinite(norm) and norm > case["max_norm"] else 1.0
+        count = sum(gradient is not None for gradient in parts[0][0])
+        norm = norm if math.isfinite(norm) else -1.0
         return {
-            "right": [seen(r, whole, by(whole), by(whole)) for r in ranks],
-            "own_norm": [seen(r, locally[r], by(locally[r]), by(locally[r])) for r in ranks],
-            "shared_counted_by_all": [seen(r, often, by(often), by(often)) for r in ranks],
-            "norms_added": [seen(r, added, by(added), by(added)) for r in ranks],
-            "norms_added/locally": [seen(r, sum(locally), by(sum(locally)), by(sum(locally))) for r in ranks],
-            "parts_apart": [seen(r, whole, by(shared), by(ours)) for r in ranks],
-            "parts_apart/own": [seen(r, whole, by(shared), by(own[r])) for r in ranks],
+            "right": [Seen(norm=norm, shared=[factor] * count, own=[factor] * own) for own in case["own"]]
         }
 
     gives_number = gate("Every rank returns a number.")
@@ -194,17 +170,6 @@ class ClipGlobalNorm(Compared[Case, Seen, Seen]):
                         f"{rank} were multiplied by {', '.join(map(_named, mine))}, not by {_named(wanted[0])}"
                     )
         return None
-
-    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
-        """Compare norms and factors where all is finite; only if those are right, look at the others."""
-        sound = [trial for trial in trials if trial.case["broken"] < 0]
-        found = super().recognise(sound)
-        if any(self.right_norm(trial) or self._factors(trial) for trial in sound):
-            return found
-        return "infinite" if any(map(self.left_alone, trials)) else None
-
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
-        return "somebody_missing" if outcome.kind is Kind.HANG else self.recognise(trials)
 
 
 def _parameter(gradient: Tensor | None) -> nn.Parameter:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import TYPE_CHECKING, TypedDict
 
-from course_lib.lessons.alternation.tasks.wrapped import Usage, Watched, around_the_wrapper, not_averaged
+from course_lib.lessons.alternation.tasks.wrapped import Counts, Watched, around_the_wrapper, not_averaged
 from course_lib.tasks import toys
-from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, recognise_by_message
+from course_lib.tasks.task import Miss, Task, Trial, check
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
-from realranks.outcome.outcome import Outcome
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -30,10 +28,25 @@ class Case(TypedDict):
     steps: int
 
 
-#: By name of the model.
-Seen = dict[str, Usage]
-#: For `right` and for each misconception, the weights by name of the model.
-Oracle = dict[str, dict[str, list[float]]]
+class Trained(TypedDict):
+    """The weights in the end, by name of the model."""
+
+    weights: dict[str, list[float]]
+
+
+class Seen(Trained):
+    """Counts of the models' use, too."""
+
+    counts: dict[str, Counts]
+
+
+class Oracle(TypedDict):
+    """What is right on each rank, and the weights at the start."""
+
+    right: list[Trained]
+    start: dict[str, list[float]]
+
+
 ThisTrial = Trial[Case, Seen, Oracle]
 
 
@@ -77,22 +90,21 @@ class GanStep(Task[Case, Seen, Oracle]):
         for step in range(case["steps"]):
             samples = _samples(case, step, int(os.environ["RANK"]))
             answer(generator.ddp, discriminator.ddp, *optimizers, *samples)
-        return {"generator": generator.seen(), "discriminator": discriminator.seen()}
-
-    def oracle(self, case: Case, world_size: int) -> Mapping[str, object]:
-        start = [numbers(model.parameters()) for model in _models(case)]
-        ends = {
-            way: partial(_train_alone, case, world_size, way)
-            for way in ("right", "stale_gradients", "old_discriminator")
+        return {
+            "weights": _weights(generator.module, discriminator.module),
+            "counts": {"generator": generator.counts, "discriminator": discriminator.counts},
         }
-        return {"start": dict(zip(_NAMES, start, strict=True)), **ends}
+
+    def oracle(self, case: Case, world_size: int) -> Oracle:
+        right = Trained(weights=_train_alone(case, world_size))
+        return {"right": [right] * world_size, "start": _weights(*_models(case))}
 
     @check("Both models are trained.", gate=True)
     def moves(self, trial: ThisTrial) -> Miss | None:
         """Neither has the weights it began with."""
         for name in _NAMES:
             for rank, seen in trial.seen.items():
-                if seen[name]["weights"] == trial.oracle["start"][name]:
+                if seen["weights"][name] == trial.oracle["start"][name]:
                     return Miss(
                         f"after {trial.case['steps']} steps the {name} on rank {rank} has not changed"
                     )
@@ -102,7 +114,7 @@ class GanStep(Task[Case, Seen, Oracle]):
     def agree(self, trial: ThisTrial) -> Miss | None:
         for name in reversed(_NAMES):
             for rank, seen in trial.seen.items():
-                gap = farthest(seen[name]["weights"], trial.seen[0][name]["weights"])
+                gap = farthest(seen["weights"][name], trial.seen[0]["weights"][name])
                 if gap > 1e-6:
                     return Miss(
                         f"after {trial.case['steps']} steps the {name} of rank {rank} differs from that of rank 0 by "
@@ -114,10 +126,10 @@ class GanStep(Task[Case, Seen, Oracle]):
     @check("The weights are those of one process that trains on the samples of all ranks.")
     def right(self, trial: ThisTrial) -> Miss | None:
         for name in reversed(_NAMES):
-            right = trial.oracle["right"][name]
             for rank, seen in trial.seen.items():
-                if not close(seen[name]["weights"], right):
-                    gap = farthest(seen[name]["weights"], right)
+                right = trial.oracle["right"][rank]["weights"][name]
+                if not close(seen["weights"][name], right):
+                    gap = farthest(seen["weights"][name], right)
                     return Miss(
                         f"on {toys.ranks_text(trial.world_size)}, the {name} of rank {rank} is off by up to {gap:.2g} "
                         f"after {trial.case['steps']} steps",
@@ -125,28 +137,27 @@ class GanStep(Task[Case, Seen, Oracle]):
                     )
         return None
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
-        return recognise_by_message(
-            outcome, {"backward through the graph a second time": "fake_not_detached"}
-        )
-
 
 def _known(trial: ThisTrial) -> str | None:
-    """Return the misconception that the counts or the weights show."""
-    seen = trial.seen[0]
+    """Return the misconception that the counts show."""
+    seen = trial.seen[0]["counts"]
     if any(around_the_wrapper(seen[name]) for name in _NAMES):
         return "around_the_wrapper"
     if not_averaged(seen["discriminator"]):
         return "two_backwards"
     if not_averaged(seen["generator"]):
         return "fake_not_detached"
-    for way in ("stale_gradients", "old_discriminator"):
-        if all(close(seen[name]["weights"], trial.oracle[way][name]) for name in _NAMES):
-            return way
     return None
 
 
-def _train_alone(case: Case, world_size: int, way: str) -> dict[str, list[float]]:
+def _weights(generator: nn.Module, discriminator: nn.Module) -> dict[str, list[float]]:
+    return {
+        "generator": numbers(generator.parameters()),
+        "discriminator": numbers(discriminator.parameters()),
+    }
+
+
+def _train_alone(case: Case, world_size: int) -> dict[str, list[float]]:
     """Make the same steps in one process without DDP, on the samples of all ranks."""
     import torch
 
@@ -159,21 +170,10 @@ def _train_alone(case: Case, world_size: int, way: str) -> dict[str, list[float]
         parts = [_samples(case, step, rank) for rank in range(world_size)]
         real, noise = (torch.cat(part) for part in zip(*parts, strict=True))
         fake = generator(noise)
-        if way != "stale_gradients":
-            optimizer_d.zero_grad()
-        loss_g = softplus(-discriminator(fake)).mean()
-        optimizer_g.zero_grad()
-        if way == "old_discriminator":
-            gradients = torch.autograd.grad(loss_g, list(generator.parameters()), retain_graph=True)
+        optimizer_d.zero_grad()
         (softplus(-discriminator(real)).mean() + softplus(discriminator(fake.detach())).mean()).backward()
         optimizer_d.step()
-        if way == "old_discriminator":
-            for parameter, gradient in zip(generator.parameters(), gradients, strict=True):
-                parameter.grad = gradient
-        else:
-            softplus(-discriminator(fake)).mean().backward()
+        optimizer_g.zero_grad()
+        softplus(-discriminator(fake)).mean().backward()
         optimizer_g.step()
-    return {
-        name: numbers(model.parameters())
-        for name, model in zip(_NAMES, (generator, discriminator), strict=True)
-    }
+    return _weights(generator, discriminator)

@@ -60,11 +60,11 @@ class Watched:
         return {"weights": numbers(self.module.parameters()), **self.counts}
 
 
-def around_the_wrapper(seen: Usage) -> bool:
+def around_the_wrapper(seen: Counts) -> bool:
     """Return whether the module was called without its wrapper."""
     return seen["module"] > seen["wrapper"]
 
 
-def not_averaged(seen: Usage) -> bool:
+def not_averaged(seen: Counts) -> bool:
     """Return whether some backward was not followed by an average."""
     return seen["backwards"] > seen["averages"]

@@ -5,9 +5,8 @@ Torch is imported where it is used: this module is loaded in the kernel too.
 
 from __future__ import annotations
 
-import copy
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,26 +21,6 @@ if TYPE_CHECKING:
 #: Batches in an epoch.
 EPOCH = 4
 _BATCH = 3
-_GENERATORS = ("torch", "numpy", "random")
-
-#: What each misconception does not load; with `rank 0's`, every rank gets rank 0's random states.
-FORGOTTEN = {
-    "nothing_loaded": ("model", "optimizer", "scheduler", "epoch", "batch", *_GENERATORS),
-    "momentum_forgotten": ("optimizer",),
-    "momentum_forgotten/more": ("optimizer", "scheduler"),
-    "momentum_forgotten/weights only": ("optimizer", "scheduler", "epoch", "batch", *_GENERATORS),
-    "momentum_forgotten/weights and place": ("optimizer", "scheduler", *_GENERATORS),
-    "schedule_forgotten": ("scheduler",),
-    "place_forgotten": ("epoch", "batch"),
-    "place_forgotten/batch": ("batch",),
-    "place_forgotten/epoch": ("epoch",),
-    "random_forgotten": _GENERATORS,
-    "rank_0s_random": ("rank 0's",),
-    "only_torch": ("numpy", "random"),
-    "only_torch/numpy": ("numpy",),
-    "only_torch/random": ("random",),
-}
-
 
 #: By name of the generator, its state; each has a kind of its own.
 States = dict[str, Any]
@@ -70,8 +49,8 @@ def generators() -> States:
     }
 
 
-def set_generators(states: States, which: Iterable[str] = _GENERATORS) -> None:
-    """Put these generators into the states."""
+def set_generators(states: States) -> None:
+    """Put the generators into these states."""
     import numpy as np
     import torch
 
@@ -80,8 +59,8 @@ def set_generators(states: States, which: Iterable[str] = _GENERATORS) -> None:
         "numpy": np.random.set_state,
         "random": random.setstate,
     }
-    for name in which:
-        setters[name](states[name])
+    for name, state in states.items():
+        setters[name](state)
 
 
 def seed_all(seed: int) -> None:
@@ -179,35 +158,9 @@ class Played:
             count_on(self.job)
         return losses
 
-    def saved(self) -> dict[str, Any]:
-        """Return everything that has state."""
-        job = self.job
-        state = {name: getattr(job, name).state_dict() for name in ("model", "optimizer", "scheduler")}
-        return copy.deepcopy({**state, "epoch": job.epoch, "batch": job.batch, "states": self.states})
 
-    def load(self, state: Mapping[str, Any], without: Iterable[str]) -> None:
-        """Load a copy of what was saved, without some parts of it."""
-        state = copy.deepcopy(dict(state))
-        for name in ("model", "optimizer", "scheduler"):
-            if name not in without:
-                getattr(self.job, name).load_state_dict(state[name])
-        for name in ("epoch", "batch"):
-            if name not in without:
-                setattr(self.job, name, state[name])
-        for rank in range(self.world_size):
-            saved = state["states"][0 if "rank 0's" in without else rank]
-            kept = {name: saved[name] for name in _GENERATORS if name not in without}
-            self.states[rank] = {**self.states[rank], **kept}
-
-
-def resumed(seed: int, world_size: int, before: int, after: int) -> dict[str, list[list[float]]]:
-    """Return the losses of each rank after resuming everything (`right`), and on several ranks with less."""
-    first = Played(seed, world_size)
-    first.train(before)
-    state = first.saved()
-    found = {"right": first.train(after)}
-    for name, without in FORGOTTEN.items() if world_size > 1 else ():
-        again = Played(seed, world_size)
-        again.load(state, without)
-        found[name] = again.train(after)
-    return found
+def uninterrupted(seed: int, world_size: int, before: int, after: int) -> list[list[float]]:
+    """Return the losses of each rank in the steps after the first `before` ones."""
+    run = Played(seed, world_size)
+    run.train(before)
+    return run.train(after)

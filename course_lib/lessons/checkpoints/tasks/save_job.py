@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import typing
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Literal, TypedDict
 
 from course_lib.lessons.checkpoints.tasks import jobs
 from course_lib.tasks import toys
-from course_lib.tasks.task import (
-    Miss,
-    Recognised,
-    Task,
-    Trial,
-    WrongKind,
-    check,
-    gate,
-    recognise_by_name,
-)
+from course_lib.tasks.task import Miss, Task, Trial, WrongKind, check, gate
 from course_lib.tasks.toys import short
 from course_lib.tasks.weights import ROUNDING, close, numbers
-from realranks.outcome.outcome import Outcome
 
 
 class Case(TypedDict):
@@ -33,10 +24,15 @@ class Case(TypedDict):
     after: int
 
 
-class End(TypedDict):
-    """The losses after the checkpoint, and the weights in the end."""
+class Losses(TypedDict):
+    """The losses after the checkpoint."""
 
     losses: list[float]
+
+
+class End(Losses):
+    """The weights in the end, too."""
+
     weights: list[float]
 
 
@@ -49,8 +45,8 @@ class Seen(TypedDict):
     files: list[str]
 
 
-#: For `right` and for each misconception, the losses of each rank.
-Oracle = dict[str, list[list[float]]]
+#: For each rank, the right losses of each run.
+Oracle = dict[str, list[dict[str, Losses]]]
 Run = Literal["uninterrupted", "saved", "resumed"]
 ThisTrial = Trial[Case, Seen, Oracle]
 
@@ -99,7 +95,9 @@ class SaveJob(Task[Case, Seen, Oracle]):
         return {"uninterrupted": uninterrupted, "saved": saved, "resumed": resumed, "files": files}
 
     def oracle(self, case: Case, world_size: int) -> Oracle:
-        return jobs.resumed(case["seed"], world_size, case["before"], case["after"])
+        by_rank = jobs.uninterrupted(case["seed"], world_size, case["before"], case["after"])
+        runs = typing.get_args(Run)
+        return {"right": [dict.fromkeys(runs, Losses(losses=losses)) for losses in by_rank]}
 
     #: Both functions are called.
     both = gate("There are save_job and load_job.", "on rank {rank} there is {given} in the cell")
@@ -132,7 +130,10 @@ class SaveJob(Task[Case, Seen, Oracle]):
         return None
 
     def _right(self, trial: ThisTrial, run: Run) -> bool:
-        return all(close(trial.seen[r][run]["losses"], trial.oracle["right"][r]) for r in trial.seen)
+        right = trial.oracle["right"]
+        return all(
+            close(seen[run]["losses"], right[rank][run]["losses"]) for rank, seen in trial.seen.items()
+        )
 
     def _differs(self, trial: ThisTrial, run: Run, said: str, known: str | None) -> Miss | None:
         for rank, seen in sorted(trial.seen.items()):
@@ -144,16 +145,4 @@ class SaveJob(Task[Case, Seen, Oracle]):
                     f"{short(losses[0])} on rank {rank}; the uninterrupted run has {short(losses[1])}",
                     known,
                 )
-        return None
-
-    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
-        seen = [
-            t.with_seen({r: s["resumed"]["losses"] for r, s in t.seen.items()})
-            for t in trials
-            if t.world_size > 1
-        ]
-        return recognise_by_name(seen, jobs.FORGOTTEN, lambda t, name: t.oracle[name], close)
-
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
-        # A call that raised has no losses to go by.
         return None

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from random import Random
 
-from course_lib.lessons.dataparallel.tasks.traffic import Case, predictions
+from course_lib.lessons.dataparallel.tasks.traffic import Case, counted
 from course_lib.tasks import toys
 from course_lib.tasks.compared import Compared, fits
 from course_lib.tasks.precision import Tolerance
 from course_lib.tasks.task import Miss, Trial, WrongKind, check, gate
 from course_lib.tasks.toys import short
 
-#: The bytes of each device, seen on the only rank; and such lists by name.
-ThisTrial = Trial[Case, list[float], dict[str, list[list[float]]]]
+#: The bytes of each device, by the case's scheme: mistakes about one have nothing to do with the other.
+Sent = dict[str, list[float]]
+ThisTrial = Trial[Case, Sent, dict[str, list[Sent]]]
 
 
-class BytesSent(Compared[Case, list[float], list[float]]):
+class BytesSent(Compared[Case, Sent, Sent]):
     """Compute the bytes that each device sends in a step."""
 
     name = "dataparallel.bytes_sent"
@@ -41,16 +42,16 @@ class BytesSent(Compared[Case, list[float], list[float]]):
                     "sample_out": 4 * chance.randint(2, 90),
                 }
 
-    def trial(self, answer: Callable[[str, int, int, int, int, int], object], case: Case) -> list[float]:
+    def trial(self, answer: Callable[[str, int, int, int, int, int], object], case: Case) -> Sent:
         sizes = (case["weights"], case["sample_in"], case["sample_out"])
         found = toys.numbers(answer(case["scheme"], case["devices"], case["samples"], *sizes))
         if len(found) != case["devices"]:
             raise WrongKind(f"{len(found)} numbers")
-        return found
+        return {case["scheme"]: found}
 
-    def oracle(self, case: Case, world_size: int) -> dict[str, list[list[float]]]:
+    def oracle(self, case: Case, world_size: int) -> dict[str, list[Sent]]:
         """Count the bytes while copies are really made."""
-        return {name: [devices] for name, devices in predictions(case).items()}
+        return {"right": [{case["scheme"]: counted(case)}]}
 
     gives_numbers = gate("A list with a number for each device.", "with {case}, the answer returned {given}")
 
@@ -67,7 +68,7 @@ class BytesSent(Compared[Case, list[float], list[float]]):
         return fits(seen, predicted, Tolerance(0.5, 1e-6))
 
     def _miss(self, trial: ThisTrial) -> Miss | None:
-        seen, right = trial.seen[0], trial.oracle["right"][0]
+        seen, right = (one[trial.case["scheme"]] for one in (trial.seen[0], trial.oracle["right"][0]))
         wrong = [device for device in range(len(right)) if not self.alike(seen[device], right[device])]
         if not wrong:
             return None

@@ -1,4 +1,4 @@
-"""Bytes that devices send in a training step: counted while copies are made, and as misconceptions have it."""
+"""Bytes that devices send in a training step: counted while copies are made."""
 
 from __future__ import annotations
 
@@ -24,33 +24,6 @@ def counted(case: Case) -> list[float]:
     """Count the bytes that each device sends by copying real tensors, as a step does."""
     sent = _data_parallel(case) if case["scheme"] == "dp" else _ring(case)
     return [float(sent[device]) for device in range(case["devices"])]
-
-
-def predictions(case: Case) -> dict[str, list[float]]:
-    """Return the right bytes, and those of each misconception about this scheme."""
-    right = counted(case)
-    n, weights = case["devices"], case["weights"]
-    about_ddp = {
-        "one_lap": [weights * (n - 1) / n] * n,
-        "everybody_to_everybody": [float(weights * (n - 1))] * n,
-        "ddp_has_a_master": [float(weights * (n - 1))] + [float(weights)] * (n - 1),
-    }
-    about_dp = {
-        "no_way_back": _formula(case, out_back=False, weights_back=False),
-        "output_gradients_forgotten": _formula(case, out_back=False),
-        "output_gradients_forgotten + equal_parts": _formula(
-            case, out_back=False, parts=[case["samples"] / n] * n
-        ),
-        "output_gradients_forgotten + idle_device_counted": _formula(
-            case, out_back=False, parts=(_parts(case) + [0] * n)[:n]
-        ),
-        "no_way_back/weights": _formula(case, weights_back=False),
-        "to_itself": _formula(case, itself=True),
-        "equal_parts": _formula(case, parts=[case["samples"] / n] * n),
-        "idle_device_counted": _formula(case, parts=(_parts(case) + [0] * n)[:n]),
-        "batch_forgotten": _formula(case, batch=False),
-    }
-    return {"right": right} | (about_dp if case["scheme"] == "dp" else about_ddp)
 
 
 def _data_parallel(case: Case) -> Counter[int]:
@@ -92,26 +65,3 @@ def _ring(case: Case) -> Counter[int]:
     if any((gradient != n * (n + 1) / 2).any() for gradient in gradients):
         raise AssertionError("the ring does not add up")
     return sent
-
-
-def _parts(case: Case) -> list[float]:
-    import torch
-
-    return [float(len(part)) for part in torch.empty(case["samples"]).chunk(case["devices"])]
-
-
-def _formula(
-    case: Case,
-    parts: list[float] | None = None,
-    out_back: bool = True,
-    weights_back: bool = True,
-    itself: bool = False,
-    batch: bool = True,
-) -> list[float]:
-    """Apply the formula for DataParallel with one thing wrong."""
-    parts = _parts(case) if parts is None else parts
-    into, out, weights = case["sample_in"] * batch, case["sample_out"] * batch, case["weights"]
-    receivers = parts if itself else parts[1:]
-    master = sum(part * (into + out * out_back) + weights for part in receivers)
-    others = [part * out + weights * weights_back for part in parts[1:]]
-    return [float(master), *map(float, others)] + [0.0] * (case["devices"] - len(parts))

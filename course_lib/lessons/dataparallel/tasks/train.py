@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.tasks import toys
+from course_lib.tasks.compared import Compared
 from course_lib.tasks.precision import Tolerance
-from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, gate, recognise_by_name
+from course_lib.tasks.task import Miss, Trial, check, gate
 from realranks.outcome.fold import rank_list
 
 if TYPE_CHECKING:
@@ -33,20 +33,23 @@ class Case(TypedDict):
 Weights = dict[str, list[float]]
 
 
-class Seen(TypedDict):
-    """The weights that came back and those at the start; how many samples went through the rank's model."""
+class Trained(TypedDict):
+    """The weights that came back."""
 
     weights: Weights
+
+
+class Seen(Trained):
+    """The weights at the start, too, and how many samples went through the rank's model."""
+
     start: Weights
     samples: int
 
 
-#: For `right` and for each misconception, the weights.
-Oracle = dict[str, Weights]
-ThisTrial = Trial[Case, Seen, Oracle]
+ThisTrial = Trial[Case, Seen, dict[str, list[Trained]]]
 
 
-class Train(Task[Case, Seen, Oracle]):
+class Train(Compared[Case, Seen, Trained]):
     """A DataParallel script turned into one for DDP."""
 
     name = "dataparallel.train"
@@ -79,39 +82,15 @@ class Train(Task[Case, Seen, Oracle]):
         state = answer(model, data, case["batch_size"], case["epochs"], case["lr"])
         return {"weights": _numbers(state), "start": start, "samples": samples_seen()}
 
-    def oracle(self, case: Case, world_size: int) -> dict[str, Callable[[], Weights]]:
-        size, epochs, lr = case["batch_size"], case["epochs"], case["lr"]
-        order = list(range(case["samples"]))
-
-        def cut(indices: Sequence[int], length: int) -> list[Sequence[int]]:
-            return [indices[start : start + length] for start in range(0, len(indices), length)]
-
-        def batches_of(epoch: int) -> list[list[int]]:
-            """Return the batches of all ranks together, with a sampler that shuffles."""
-            shares = [
-                cut(toys.dealt(case["samples"], world_size, rank, epoch), size // world_size)
-                for rank in range(world_size)
-            ]
-            return [[index for part in step for index in part] for step in zip(*shares, strict=True)]
-
-        plain = cut(order, size) * epochs
-        return {
-            "right": partial(_train, case, plain, lr),
-            "batch_not_divided": partial(_train, case, cut(order, size * world_size) * epochs, lr),
-            "shuffled": partial(
-                _train, case, [step for epoch in range(epochs) for step in batches_of(epoch)], lr
-            ),
-            "shuffled/one order": partial(_train, case, batches_of(0) * epochs, lr),
-            "steps_too_large": partial(_train, case, plain, lr * world_size),
-            "steps_too_small": partial(_train, case, plain, lr / world_size),
-        }
+    def oracle(self, case: Case, world_size: int) -> dict[str, list[Trained]]:
+        return {"right": [{"weights": _train(case)}] * world_size}
 
     #: A mapping from names to tensors.
     gives_weights = gate("Every rank returns the weights by name.")
 
     @check("The names are those of the model itself.", gate=True)
     def names(self, trial: ThisTrial) -> Miss | None:
-        right = list(trial.oracle["right"])
+        right = list(trial.oracle["right"][0]["weights"])
         for rank, seen in trial.seen.items():
             names = list(seen["weights"])
             if sorted(names) != sorted(right):
@@ -140,7 +119,7 @@ class Train(Task[Case, Seen, Oracle]):
 
     @check("The weights are those of the old script in one process.")
     def right(self, trial: ThisTrial) -> Miss | None:
-        seen, right = trial.seen[0]["weights"], trial.oracle["right"]
+        seen, right = trial.seen[0]["weights"], trial.oracle["right"][0]["weights"]
         if _close(seen, right):
             return None
         name = next(name for name in right if not _close({name: seen[name]}, {name: right[name]}))
@@ -161,11 +140,6 @@ class Train(Task[Case, Seen, Oracle]):
             f"{toys.ranks_text(trial.world_size)}; a fair share is {share}",
             "everyone_does_everything" if min(counts) >= share * trial.world_size else None,
         )
-
-    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
-        seen = [t.with_seen({r: s["weights"] for r, s in t.seen.items()}) for t in trials]
-        names = trials[0].oracle if trials else ()
-        return recognise_by_name(seen, names, lambda t, name: t.on_all_ranks(t.oracle[name]), _close)
 
 
 def _model(seed: int) -> tuple[nn.Module, Callable[[], int]]:
@@ -198,18 +172,19 @@ def _data(case: Case) -> TensorDataset:
     return TensorDataset(features, torch.randint(3, (case["samples"],), generator=generator))
 
 
-def _train(case: Case, batches: Sequence[Sequence[int]], lr: float) -> Weights:
-    """Train one process on these batches and return the weights."""
+def _train(case: Case) -> Weights:
+    """Train one process and return the weights."""
     import torch
 
     model, _ = _model(case["seed"])
     inputs, labels = _data(case).tensors
-    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
-    for batch in batches:
-        optimizer.zero_grad()
-        indices = list(batch)
-        torch.nn.functional.cross_entropy(model(inputs[indices]), labels[indices]).backward()
-        optimizer.step()
+    optimizer = torch.optim.SGD(model.parameters(), lr=case["lr"], momentum=0.9)
+    size = case["batch_size"]
+    for _ in range(case["epochs"]):
+        for batch in zip(inputs.split(size), labels.split(size), strict=True):
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(batch[0]), batch[1]).backward()
+            optimizer.step()
     return _numbers(model.state_dict())
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from random import Random
 from statistics import fmean
 from typing import TypedDict
 
 from course_lib.tasks import toys
-from course_lib.tasks.task import Miss, Recognised, Task, Trial, WrongKind, check, gate
+from course_lib.tasks.compared import Compared
+from course_lib.tasks.precision import Tolerance
+from course_lib.tasks.task import Miss, Trial, WrongKind, check, gate
 
 #: What saving and redoing may cost, as a multiple of the least.
 _ENOUGH = 1.02
@@ -31,22 +33,16 @@ class Case(TypedDict):
     ranks_now: int
 
 
-class Oracle(TypedDict):
-    """The best interval, the seconds of a step, and by misconception another interval."""
-
-    best: float
-    step: float
-    models: dict[str, float]
+ThisTrial = Trial[Case, float, dict[str, list[float]]]
 
 
-ThisTrial = Trial[Case, int, Oracle]
-
-
-class Interval(Task[Case, int, Oracle]):
+class Interval(Compared[Case, float, float]):
     """Choose how often to save, from the log of a smaller job."""
 
     name = "elastic.interval"
     world_sizes = (1,)
+    #: Two answers that differ by less have estimated the same interval in two ways.
+    tolerance = Tolerance(1.0, 0.05)
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Yield logs with few failures, of long and of short jobs, for new jobs that are larger or smaller."""
@@ -65,60 +61,38 @@ class Interval(Task[Case, int, Oracle]):
     def describe(self, case: Case) -> str:
         return f"ranks_then={case['ranks_then']}, ranks_now={case['ranks_now']}"
 
-    def trial(self, answer: Callable[[list[Event], int, int], object], case: Case) -> int:
+    def trial(self, answer: Callable[[list[Event], int, int], object], case: Case) -> float:
         given = answer([event.copy() for event in case["log"]], case["ranks_then"], case["ranks_now"])
         found = toys.whole_number(given)
         if found < 1:
             raise WrongKind(str(found))
-        return found
+        return float(found)
 
-    def oracle(self, case: Case, world_size: int) -> Oracle:
+    def oracle(self, case: Case, world_size: int) -> dict[str, list[float]]:
+        """Return the best interval."""
         log = case["log"]
-        save = fmean(event["seconds"] for event in log if event["event"] == "save")
-        step = fmean(event["seconds"] for event in log if event["event"] == "step")
-        failures = [event for event in log if event["event"] == "failure"]
-        restart = fmean(event["seconds"] for event in failures)
-        then = (log[-1]["time"] - log[0]["time"]) / len(failures)
-        between = then * case["ranks_then"] / case["ranks_now"]
-        best = math.sqrt(2 * save * between) / step
-        return {
-            "best": best,
-            "step": step,
-            "models": {
-                "job_not_scaled": math.sqrt(2 * save * then) / step,
-                "scaled_the_wrong_way": math.sqrt(2 * save * then * case["ranks_now"] / case["ranks_then"])
-                / step,
-                "restart_counted": math.sqrt(2 * (save + restart) * between) / step,
-                "restart_counted/only": math.sqrt(2 * restart * between) / step,
-                "seconds_returned": best * step,
-                "half_forgotten": math.sqrt(save * between) / step,
-            },
-        }
+        save, step = (
+            fmean(event["seconds"] for event in log if event["event"] == what) for what in ("save", "step")
+        )
+        failures = sum(event["event"] == "failure" for event in log)
+        between = (log[-1]["time"] - log[0]["time"]) / failures * case["ranks_then"] / case["ranks_now"]
+        return {"right": [math.sqrt(2 * save * between) / step]}
 
     gives_number = gate("It returns a whole number of steps, at least 1.", "with {case}, it returned {given}")
 
     @check("Saving that often costs at most 2 % more than the best interval.")
     def is_good(self, trial: ThisTrial) -> Miss | None:
         """Counted are saving and redoing, which is what the interval decides."""
-        best, seen = trial.oracle["best"], trial.seen[0]
+        best, seen = trial.oracle["right"][0], trial.seen[0]
         cost = _cost(seen / best)
         if cost <= _ENOUGH or abs(seen - best) <= 1:
             return None
         return Miss(
-            f"with {self.describe(trial.case)}, it saves every {seen} steps; the best is about {best:.0f}, and costs "
-            f"{cost:.1f} times less"
+            f"with {self.describe(trial.case)}, it saves every {seen:.0f} steps; the best is about {best:.0f}, and "
+            f"costs {cost:.1f} times less"
             if cost >= 1.1
-            else f"with {self.describe(trial.case)}, it saves every {seen} steps; the best is about {best:.0f}"
+            else f"with {self.describe(trial.case)}, it saves every {seen:.0f} steps; the best is about {best:.0f}"
         )
-
-    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
-        for name in trials[0].oracle["models"]:
-            near = [
-                math.isclose(t.seen[0], t.oracle["models"][name], rel_tol=0.05, abs_tol=1.0) for t in trials
-            ]
-            if all(near):
-                return name.partition("/")[0]
-        return None
 
 
 def _cost(ratio: float) -> float:

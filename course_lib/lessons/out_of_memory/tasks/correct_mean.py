@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.tasks import toys
 from course_lib.tasks.compared import Compared, compared
-from course_lib.tasks.task import Miss, Recognised, Trial, check, gate
+from course_lib.tasks.task import Miss, Trial, check, gate
 from course_lib.tasks.toys import ranks_text
 from course_lib.tasks.weights import ROUNDING, close, drawn, farthest, network, numbers
 
@@ -33,13 +32,13 @@ class Seen(TypedDict):
     gradients: list[float] | None
 
 
-class Decided(TypedDict):
-    """The part that misconceptions decide."""
+class Mean(TypedDict):
+    """The right gradients."""
 
     gradients: list[float]
 
 
-ThisTrial = Trial[Case, Seen, dict[str, list[Decided]]]
+ThisTrial = Trial[Case, Seen, dict[str, list[Mean]]]
 
 
 def _network(seed: int) -> nn.Module:
@@ -53,7 +52,7 @@ def _loss(net: nn.Module, case: Case, rank: int) -> Tensor:
     return outputs.square().mean()
 
 
-class CorrectMean(Compared[Case, Seen, Decided]):
+class CorrectMean(Compared[Case, Seen, Mean]):
     """The mean over the ranks that had something to contribute."""
 
     name = "out_of_memory.correct_mean"
@@ -85,7 +84,7 @@ class CorrectMean(Compared[Case, Seen, Decided]):
         missing = len(gradients) < len(trained)
         return {"returned": returned, "gradients": None if missing else numbers(gradients)}
 
-    def oracle(self, case: Case, world_size: int) -> dict[str, list[Decided]]:
+    def oracle(self, case: Case, world_size: int) -> dict[str, list[Mean]]:
         import torch
 
         net = _network(case["seed"])
@@ -97,19 +96,7 @@ class CorrectMean(Compared[Case, Seen, Decided]):
                 total = [a + b for a, b in zip(total, own, strict=True)]
         good = sum(case["good"])
 
-        def times(factor: float) -> list[float]:
-            return [factor * value for value in total]
-
-        mean, ddps = times(1 / max(1, good)), times(1 / world_size)
-        found = {
-            "right": [mean] * world_size,
-            "not_corrected": [ddps] * world_size,
-            "wrong_way_round": [times(good / world_size**2)] * world_size,
-            "divided_twice": [times(1 / max(1, good) / world_size)] * world_size,
-            "summed": [total] * world_size,
-            "only_the_good": [mean if fine else ddps for fine in case["good"]],
-        }
-        return {name: [{"gradients": one} for one in ranks] for name, ranks in found.items()}
+        return {"right": [{"gradients": [value / max(1, good) for value in total]}] * world_size}
 
     gives_number = gate("Every rank returns a number.")
 
@@ -118,6 +105,8 @@ class CorrectMean(Compared[Case, Seen, Decided]):
         "on {gang} ({case}), rank {rank} returned {seen:g}",
         of="returned",
         right=lambda trial, _: sum(trial.case["good"]),
+        # Ranks are looked at in their order: if another rank is the first that is wrong, rank 0 is right.
+        known=lambda _, rank: "only_rank_0_knows" if rank else None,
     )
 
     @check("On every rank the gradients are the mean over the good ranks; zeros where there is none.")
@@ -133,20 +122,3 @@ class CorrectMean(Compared[Case, Seen, Decided]):
             if not close(seen["gradients"], trial.oracle["right"][rank]["gradients"]):
                 return Miss(f"{where}the gradients of rank {rank} are off by up to {gap:.2g}")
         return None
-
-    def _is_right(self, trial: ThisTrial, rank: int) -> bool:
-        seen, right = trial.seen[rank], trial.oracle["right"][rank]["gradients"]
-        counted = seen["returned"] == sum(trial.case["good"])
-        return counted and seen["gradients"] is not None and close(seen["gradients"], right)
-
-    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
-        if all(self._is_right(t, 0) for t in trials) and any(self.counted(t) for t in trials):
-            return "only_rank_0_knows"
-        finite = [t for t in trials if all(_finite(seen["gradients"]) for seen in t.seen.values())]
-        found = super().recognise(finite)
-        named = (found,) if isinstance(found, str) else found or ()
-        return (*named, "nobody_good") if len(finite) < len(trials) else named
-
-
-def _finite(gradients: list[float] | None) -> bool:
-    return gradients is None or all(map(math.isfinite, gradients))

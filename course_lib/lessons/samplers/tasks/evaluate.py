@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import TYPE_CHECKING, TypedDict
 
-from course_lib.lessons.samplers.tasks.predictions import accuracies
 from course_lib.tasks import toys
 from course_lib.tasks.compared import Compared
 from course_lib.tasks.task import Miss, Recognised, Trial, check, gate
@@ -36,13 +35,13 @@ class Seen(TypedDict):
     samples: int
 
 
-class Decided(TypedDict):
-    """The part that misconceptions decide."""
+class Score(TypedDict):
+    """The right accuracy."""
 
     accuracy: float
 
 
-ThisTrial = Trial[Case, Seen, dict[str, list[Decided]]]
+ThisTrial = Trial[Case, Seen, dict[str, list[Score]]]
 
 
 def _only_rank_0(trial: ThisTrial) -> str | None:
@@ -52,11 +51,10 @@ def _only_rank_0(trial: ThisTrial) -> str | None:
     return "rank_0_alone" if trial.seen[0]["samples"] >= len(trial.case["labels"]) else "only_rank_0_knows"
 
 
-class Evaluate(Compared[Case, Seen, Decided]):
+class Evaluate(Compared[Case, Seen, Score]):
     """The exact accuracy over all ranks."""
 
     name = "samplers.evaluate"
-    one_may_fit = False  # with one sample, an accuracy is 0 or 1
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Yield sizes that divide, that do not, and fewer samples than ranks; the right predictions are drawn."""
@@ -83,14 +81,13 @@ class Evaluate(Compared[Case, Seen, Decided]):
         result = answer(model, toys.Labelled(case["features"], case["labels"]))
         return {"accuracy": toys.number(result), "samples": samples_seen()}
 
-    def oracle(self, case: Case, world_size: int) -> dict[str, list[Decided]]:
+    def oracle(self, case: Case, world_size: int) -> dict[str, list[Score]]:
         model, _ = toys.counting_classifier()
         data = toys.Labelled(case["features"], case["labels"])
         hits = [
             int(model(features).argmax()) == label for features, label in (data[i] for i in range(len(data)))
         ]
-        found = accuracies(hits, world_size)
-        return {name: [{"accuracy": one} for one in ranks] for name, ranks in found.items()}
+        return {"right": [{"accuracy": sum(hits) / len(hits)}] * world_size}
 
     gives_number = gate("Every rank returns a number.", "on {gang}, {who} returned {given}", _only_rank_0)
 
@@ -107,7 +104,7 @@ class Evaluate(Compared[Case, Seen, Decided]):
             f"with n={len(trial.case['labels'])} on {toys.ranks_text(trial.world_size)}, {rank_list(wrong)} returned "
             f"{wrong[rank]:.6g}; one process alone finds {right:.6g}"
         )
-        return Miss(observed)
+        return Miss(observed, None if 0 in wrong else "only_rank_0_knows")
 
     @check("The ranks share the work: each sample goes through the model of one rank.")
     def shared(self, trial: ThisTrial) -> Miss | None:
@@ -125,13 +122,6 @@ class Evaluate(Compared[Case, Seen, Decided]):
         # Splits other than one by one are fine, as long as nobody does much more than a fair share; so is padding.
         return Miss(observed) if max(samples) > 2 * most or sum(samples) > n + 2 * ranks else None
 
-    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
-        if all(self.alike(trial.seen[0], trial.oracle["right"][0]) for trial in trials):
-            return "only_rank_0_knows" if any(map(self.exact, trials)) else None
-        # Fewer samples than ranks give 0 or 1: that tells little.
-        enough = [trial for trial in trials if len(trial.case["labels"]) >= trial.world_size]
-        return super().recognise(enough if any(map(self.exact, enough)) else trials)
-
     def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         """Recognise a hang on unequal shards: a collective in the loop, or an empty rank that left."""
         if outcome.kind is Kind.HANG:
@@ -140,4 +130,4 @@ class Evaluate(Compared[Case, Seen, Decided]):
             went_well = sum(t.world_size == outcome.world_size for t in trials)
             known = "empty_rank_leaves" if went_well == _SIZES - 1 else "collective_per_batch"
             return known if waits and went_well else None
-        return self.recognise(trials)
+        return None

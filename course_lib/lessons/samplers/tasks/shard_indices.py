@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import TypedDict
 
-from course_lib.lessons.samplers.tasks.predictions import shards
 from course_lib.tasks import toys
 from course_lib.tasks.compared import Compared, compared
 from course_lib.tasks.task import Miss, Trial, check, gate
@@ -35,7 +34,6 @@ class ShardIndices(Compared[Case, list[int], list[int]]):
     """Do by hand what `DistributedSampler` does."""
 
     name = "samplers.shard_indices"
-    one_may_fit = False  # of a few samples there are few orders
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Yield sizes that divide, that do not, and fewer samples than ranks, with and without `drop_last`."""
@@ -63,8 +61,14 @@ class ShardIndices(Compared[Case, list[int], list[int]]):
         )
 
     def oracle(self, case: Case, world_size: int) -> dict[str, list[list[int]]]:
-        """Return the shards of torch's own DistributedSampler, and those of each misconception."""
-        return shards(case["n"], world_size, case["epoch"], case["seed"], case["drop_last"])
+        """Return the shards of torch's own DistributedSampler."""
+        n, epoch, seed, drop_last = case["n"], case["epoch"], case["seed"], case["drop_last"]
+        ranks = range(world_size)
+        return {
+            "right": [
+                toys.dealt(n, world_size, rank, epoch, seed=seed, drop_last=drop_last) for rank in ranks
+            ]
+        }
 
     gives_lists = gate("Every rank gets a list of sample numbers.", _CALL + "{given}")
 

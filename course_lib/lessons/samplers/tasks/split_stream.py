@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
 from typing import NotRequired, TypedDict
 
-from course_lib.lessons.samplers.tasks.predictions import streamed
 from course_lib.tasks import toys
 from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, gate
 from course_lib.tasks.toys import short
@@ -26,16 +25,20 @@ class Case(TypedDict):
 
 
 class Seen(TypedDict):
-    """The samples read; without workers also the second time, and how much was read for the first sample."""
+    """The samples read, sorted; without workers also the second time, and how much was read for the first sample."""
 
     first: list[int]
     second: NotRequired[list[int]]
     ahead: NotRequired[int]
 
 
-#: By misconception, what each rank reads, sorted.
-Oracle = dict[str, list[list[int]]]
-ThisTrial = Trial[Case, Seen, Oracle]
+class Share(TypedDict):
+    """The samples of a rank."""
+
+    first: list[int]
+
+
+ThisTrial = Trial[Case, Seen, dict[str, list[Share]]]
 
 
 class CountedStream:
@@ -51,7 +54,7 @@ class CountedStream:
             yield sample
 
 
-class SplitStream(Task[Case, Seen, Oracle]):
+class SplitStream(Task[Case, Seen, dict[str, list[Share]]]):
     """A stream that ranks and loader workers share, in full rounds."""
 
     name = "samplers.split_stream"
@@ -87,7 +90,7 @@ class SplitStream(Task[Case, Seen, Oracle]):
         loader: Iterable[object] = DataLoader(
             dataset, batch_size=None, num_workers=workers, multiprocessing_context=start
         )
-        seen: Seen = {"first": toys.whole_numbers(loader)}
+        seen: Seen = {"first": sorted(toys.whole_numbers(loader))}
         if workers:
             return seen
         seen["second"] = toys.whole_numbers(loader)
@@ -95,9 +98,10 @@ class SplitStream(Task[Case, Seen, Oracle]):
         next(iter(dataset), None)
         return {**seen, "ahead": stream.reads}
 
-    def oracle(self, case: Case, world_size: int) -> Oracle:
-        """Return what each rank reads under each misconception; right ways to share are many."""
-        return streamed(case["samples"], world_size, case["workers"])
+    def oracle(self, case: Case, world_size: int) -> dict[str, list[Share]]:
+        """Return one of the right ways to share."""
+        full = case["samples"][: len(case["samples"]) // world_size * world_size]
+        return {"right": [{"first": sorted(full[rank::world_size])} for rank in range(world_size)]}
 
     gives_stream = gate(
         "Every rank gets an IterableDataset, and a loader reads samples from it.",
@@ -106,14 +110,17 @@ class SplitStream(Task[Case, Seen, Oracle]):
 
     @check("No sample is read twice, by whichever rank and worker.")
     def nothing_twice(self, trial: ThisTrial) -> Miss | None:
-        twice = [sample for sample, count in Counter(_together(trial)).items() if count > 1]
+        reads, ranks, workers = Counter(_together(trial)), trial.world_size, trial.case["workers"]
+        twice = [sample for sample, count in reads.items() if count > 1]
         if not twice:
             return None
-        reads = Counter(_together(trial))
+        everything = len(reads) >= len(trial.case["samples"]) // ranks * ranks
+        often = set(reads.values())
+        by_count = {workers: "workers_ignored", ranks: "ranks_ignored", ranks * workers: "nothing_split"}
         return Miss(
             f"{_where(trial)}, {len(twice)} samples were read more than once, such as {twice[0]}, "
             f"{reads[twice[0]]} times",
-            _known(trial),
+            by_count.get(often.pop()) if len(often) == 1 and everything else None,
         )
 
     @check("Every sample is read, except a rest that does not fill a round of one for each rank.")
@@ -124,9 +131,9 @@ class SplitStream(Task[Case, Seen, Oracle]):
         rest = n % trial.world_size
         if missing <= rest:
             return None
-        return Miss(
-            f"{_where(trial)}, {missing} samples were read by nobody; {rest} fill no round", _known(trial)
-        )
+        of_readers = n % (trial.world_size * max(1, trial.case["workers"]))
+        known = "too_much_dropped" if missing == of_readers and not self.nothing_twice(trial) else None
+        return Miss(f"{_where(trial)}, {missing} samples were read by nobody; {rest} fill no round", known)
 
     @check("Every rank gets the same number of samples.")
     def same_count(self, trial: ThisTrial) -> Miss | None:
@@ -134,7 +141,10 @@ class SplitStream(Task[Case, Seen, Oracle]):
         lengths = [len(trial.seen[rank]["first"]) for rank in range(trial.world_size)]
         if len(set(lengths)) == 1:
             return None
-        return Miss(f"{_where(trial)}, the ranks got {short(lengths)} samples")
+        everything = sorted(_together(trial)) == sorted(trial.case["samples"])
+        return Miss(
+            f"{_where(trial)}, the ranks got {short(lengths)} samples", "rest_kept" if everything else None
+        )
 
     @check("The next epoch reads as many samples again.")
     def again(self, trial: ThisTrial) -> Miss | None:
@@ -158,26 +168,15 @@ class SplitStream(Task[Case, Seen, Oracle]):
                 return Miss(f"on rank {rank} of {ranks}, {observed}", "all_in_memory")
         return None
 
-    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
-        """Recognise a rest that is kept: all else is right where every sample is read exactly once."""
-        once = all(sorted(_together(trial)) == sorted(trial.case["samples"]) for trial in trials)
-        return "rest_kept" if trials and once else None
-
     def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
         said = " ".join(error.message for error in outcome.errors.values())
         asked = ("has no len()", "is not subscriptable", "__len__", "__getitem__")
-        return "like_a_list" if any(word in said for word in asked) else self.recognise(trials)
+        return "like_a_list" if any(word in said for word in asked) else None
 
 
 def _together(trial: ThisTrial) -> list[int]:
     """Return what all ranks read in the first epoch."""
     return [sample for rank in sorted(trial.seen) for sample in trial.seen[rank]["first"]]
-
-
-def _known(trial: ThisTrial) -> str | None:
-    """Return the misconception that gives exactly these samples on all ranks."""
-    seen = [sorted(trial.seen[rank]["first"]) for rank in range(trial.world_size)]
-    return next((name.partition("/")[0] for name, reads in trial.oracle.items() if reads == seen), None)
 
 
 def _sizes(case: Case) -> str:

@@ -52,24 +52,15 @@ def over(one: float, other: float) -> float:
     return one / other if other else float("inf")
 
 
-def efficiencies(case: Case) -> dict[str, float]:
-    """Return the right efficiency of a step, and those of misconceptions."""
+def efficiency(case: Case) -> float:
+    """Return the time of a step on one rank, divided by that of a step of this job."""
     forward, backward = case["forward"], case["backward"]
-    ranks, latency, bandwidth = case["ranks"], case["latency"], case["bandwidth"]
-    ready = [bucket["ready"] for bucket in case["buckets"]]
-    took = [ring_seconds(bucket["bytes"], ranks, latency, bandwidth) for bucket in case["buckets"]]
-    bytes_only = [ring_seconds(bucket["bytes"], ranks, 0, bandwidth) for bucket in case["buckets"]]
-    steps = {
-        "right": forward + max(backward, _last_end(ready, took)),
-        "nothing_hidden": forward + backward + sum(took),
-        "everything_hidden": forward + max(backward, sum(took)),
-        "all_at_once": forward + max(backward, *(at + t for at, t in zip(ready, took, strict=True))),
-        "latency_forgotten": forward + max(backward, _last_end(ready, bytes_only)),
-        "latency_once": forward
-        + max(backward, _last_end(ready, [*bytes_only[:-1], bytes_only[-1] + took[-1] - bytes_only[-1]])),
-        "forward_hides": max(forward + backward, _last_end(ready, took)),
-    }
-    return {name: (forward + backward) / step for name, step in steps.items()}
+    took = [
+        ring_seconds(bucket["bytes"], case["ranks"], case["latency"], case["bandwidth"])
+        for bucket in case["buckets"]
+    ]
+    end = _last_end([bucket["ready"] for bucket in case["buckets"]], took)
+    return (forward + backward) / (forward + max(backward, end))
 
 
 def _last_end(ready: Sequence[float], took: Sequence[float]) -> float:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import TypedDict
 
-from course_lib.lessons.scale.tasks.model import least_squares, ring_seconds, ring_terms
+from course_lib.lessons.scale.tasks.model import ring_seconds
 from course_lib.tasks import toys
-from course_lib.tasks.compared import Compared, compared, fits
+from course_lib.tasks.compared import Compared, compared
 from course_lib.tasks.precision import Tolerance
 from course_lib.tasks.task import Trial, gate
 
@@ -140,19 +140,17 @@ class ReadIt(Compared[Case, Seen, Seen]):
         "It tells weak scaling from strong.",
         "with {case}, rank {rank} returned {seen!r}; the scaling is {right}",
         of="kind",
-        known=lambda trial, rank: _known(trial, "kind"),
+        known=lambda trial, _: _by_times(trial),
     )
     at_64 = compared(
         "The speed-up of 64 ranks is what ranks on several machines let one expect, to within five percent.",
         "with {case}, rank {rank} returned a speed-up of {seen:.3g} for 64 ranks; it is {right:.3g}",
         of="at_64",
-        known=lambda trial, rank: _known(trial, "at_64"),
     )
     wrong = compared(
         "It finds the claims that are wrong, and no others.",
         "with {case}, rank {rank} returned {seen} as the places of wrong claims; they are {right}",
         of="wrong",
-        known=lambda trial, rank: _known(trial, "wrong"),
     )
 
 
@@ -160,36 +158,11 @@ def _is_strong(runs: Sequence[Run]) -> bool:
     return len({run["samples"] for run in runs}) > 1
 
 
-def _known(trial: Trial[Case, Seen, dict[str, list[Seen]]], part: str) -> str | None:
-    """Return the gravest misconception that explains this part of what was seen."""
-    seen = {part: trial.seen[0].get(part)}
-    readings = ((name, found) for name, found in _misreadings(trial.case) if part in found)
-    return next((name for name, found in readings if fits(seen, found, ReadIt.tolerance)), None)
-
-
-def _misreadings(case: Case) -> Iterator[tuple[str, Seen]]:
-    """Yield, by misconception in the order of `tasks.toml`, the part of a reading that it decides."""
-    runs, size, claims = case["runs"], case["gradients"], case["claims"]
-    strong, seconds = _is_strong(runs), {run["ranks"]: run["seconds"] for run in runs}
-    alone, most = seconds[1], seconds[32]
-    share = alone / _ASKED if strong else alone
-    sent = most - (alone / 32 if strong else alone)
-
-    def at_64(step: float) -> Seen:
-        return {"at_64": _speed_up(alone, step, _ASKED, strong)}
-
-    def wrong(**reading: bool) -> Seen:
-        return {
-            "wrong": [n for n, each in enumerate(claims) if not _holds(runs, size, each, strong, **reading)]
-        }
-
-    yield "kind_by_times", {"kind": "strong" if most < alone else "weak"}
-    yield "one_stretch", at_64(share + _fit_seconds(runs, size, strong))
-    yield "bytes_only", at_64(share + sent * (63 / 64) / (31 / 32))
-    yield "trend", {"at_64": 2 * _speed_up(alone, most, 32, strong)}
-    yield "steps_not_samples", {"at_64": case["at_64"] / (1 if strong else _ASKED)}
-    yield "weak_formula", wrong(always_weak=True)
-    yield "algbw", wrong(algbw=True)
+def _by_times(trial: Trial[Case, Seen, dict[str, list[Seen]]]) -> str | None:
+    """Recognise that steps which get shorter are taken for strong scaling, and others for weak."""
+    seconds = {run["ranks"]: run["seconds"] for run in trial.case["runs"]}
+    shorter = seconds[max(_COUNTS)] < seconds[1]
+    return "kind_by_times" if trial.seen[0]["kind"] == ("strong" if shorter else "weak") else None
 
 
 def _speed_up(alone: float, seconds: float, ranks: int, strong: bool) -> float:
@@ -204,16 +177,15 @@ def _value(
     ranks: int,
     strong: bool,
     *,
-    always_weak: bool = False,
     algbw: bool = False,
 ) -> float:
-    """Return the value of a run; `always_weak` and `algbw` read it by one formula only."""
+    """Return the value of a run; `algbw` takes its bandwidth for the bus's."""
     seconds = {run["ranks"]: run["seconds"] for run in runs}
     alone, step = seconds[1], seconds[ranks]
     if what == "speed_up":
         return _speed_up(alone, step, ranks, strong)
     if what == "efficiency":
-        return alone / step if always_weak else _speed_up(alone, step, ranks, strong) / ranks
+        return _speed_up(alone, step, ranks, strong) / ranks
     sent = size / (step - (alone / ranks if strong else alone))
     return sent if algbw else sent * 2 * (ranks - 1) / ranks
 
@@ -227,21 +199,6 @@ def _claim(runs: Sequence[Run], size: int, what: str, ranks: int, strong: bool, 
     return {"what": what, "ranks": ranks, "value": float(f"{value:.4g}")}
 
 
-def _holds(runs: Sequence[Run], size: int, claim: Claim, strong: bool, **reading: bool) -> bool:
-    value = _value(runs, size, claim["what"], claim["ranks"], strong, **reading)
+def _holds(runs: Sequence[Run], size: int, claim: Claim, strong: bool) -> bool:
+    value = _value(runs, size, claim["what"], claim["ranks"], strong)
     return abs(claim["value"] - value) <= _HOLDS * value
-
-
-def _fit_seconds(runs: Sequence[Run], size: int, strong: bool) -> float:
-    """Return the seconds of sending on 64 ranks by one fit to all runs, inside a machine or between machines."""
-    alone = next(run["seconds"] for run in runs if run["ranks"] == 1)
-    rows = []
-    for run in runs:
-        n = run["ranks"]
-        sent = run["seconds"] - (alone / n if strong else alone)
-        if n > 1:
-            rounds, transfer = ring_terms(size, n)
-            rows.append((rounds / sent, transfer / sent, 1.0))
-    latency, per_byte = least_squares(rows)
-    rounds, transfer = ring_terms(size, _ASKED)
-    return rounds * latency + transfer * per_byte

@@ -21,11 +21,14 @@ class Case(TypedDict):
     mixed: bool
 
 
+#: By the case's scheme: mistakes about one have nothing to do with the others.
+Held = dict[str, float]
+
 _SAID = "with {case}, rank {rank} is said to hold {seen:,.0f} bytes; it is {right:,.0f}"
 _EXACT = Tolerance(1.0, 1e-9)
 
 
-class BytesHeld(Compared[Case, float, float]):
+class BytesHeld(Compared[Case, Held, Held]):
     """Compute the bytes that each rank must hold for weights, gradients and optimizer."""
 
     name = "sharding.bytes_held"
@@ -52,13 +55,14 @@ class BytesHeld(Compared[Case, float, float]):
         shapes = ", ".join(str(tuple(shape)) for shape in case["shapes"])
         return f"shapes=[{shapes}], ranks={case['ranks']}, scheme={case['scheme']!r}, mixed={case['mixed']}"
 
-    def trial(self, answer: Callable[[list[tuple[int, ...]], int, str, bool], object], case: Case) -> float:
+    def trial(self, answer: Callable[[list[tuple[int, ...]], int, str, bool], object], case: Case) -> Held:
         shapes = [tuple(shape) for shape in case["shapes"]]
-        return toys.number(answer(shapes, case["ranks"], case["scheme"], case["mixed"]))
+        held = toys.number(answer(shapes, case["ranks"], case["scheme"], case["mixed"]))
+        return {case["scheme"]: held}
 
-    def oracle(self, case: Case, world_size: int) -> dict[str, list[float]]:
+    def oracle(self, case: Case, world_size: int) -> dict[str, list[Held]]:
         """Count the bytes of tensors that are really cut."""
-        return {name: [count] for name, count in _counts(case).items()}
+        return {"right": [{case["scheme"]: _count(case)}]}
 
     gives_number = gate("A number of bytes.", "with {case}, rank {rank} returned {given}")
 
@@ -66,47 +70,34 @@ class BytesHeld(Compared[Case, float, float]):
         "DDP: everything on every rank, and the buckets.",
         _SAID,
         within=_EXACT,
+        of="ddp",
         when=lambda case: case["scheme"] == "ddp",
     )
     zero1 = compared(
         "ZeRO 1: as DDP, but the optimizer's bytes are divided.",
         _SAID,
         within=Tolerance(16.0, 1e-9),
+        of="zero1",
         when=lambda case: case["scheme"] == "zero1",
     )
     fsdp = compared(
         "FSDP2: everything is cut, between rows.",
         _SAID,
         within=_EXACT,
+        of="fsdp",
         when=lambda case: case["scheme"] == "fsdp",
     )
 
 
-def _counts(case: Case) -> dict[str, float]:
-    """Return the bytes on rank 0, right and by misconception, without misconceptions about another scheme."""
+def _count(case: Case) -> float:
+    """Return the bytes on rank 0."""
     import torch
 
-    scheme, ranks, mixed = case["scheme"], case["ranks"], case["mixed"]
-    weight, gradient, optimizer = (2, 2, 12) if mixed else (4, 4, 8)
+    weight, gradient, optimizer = (2, 2, 12) if case["mixed"] else (4, 4, 8)
     tensors = [torch.empty(shape, dtype=torch.uint8) for shape in case["shapes"]]
-    whole = sum(tensor.numel() for tensor in tensors)
-    piece = sum(tensor.chunk(ranks)[0].numel() for tensor in tensors)
-
-    def total(w: float, g: float, o: float, buckets: float) -> float:
-        if scheme == "fsdp":
-            return piece * (w + g + o)
-        return whole * (w + g + buckets + (o / ranks if scheme == "zero1" else o))
-
-    counts = {
-        "right": total(weight, gradient, optimizer, gradient),
-        "one_mean": total(weight, gradient, optimizer - 4, gradient),
-        "no_buckets": total(weight, gradient, optimizer, 0),
-        "no_fp32_copy": total(weight, gradient, 8, gradient),
-    }
-    if scheme == "ddp":
-        counts["ddp_divides"] = whole * (weight + 2 * gradient + optimizer / ranks)
-    if scheme == "zero1":
-        counts["zero1_cuts_all"] = whole * (weight + gradient + optimizer) / ranks + whole * gradient
-    if scheme == "fsdp":
-        counts["rows_can_be_cut"] = whole * (weight + gradient + optimizer) / ranks
-    return counts
+    if case["scheme"] == "fsdp":
+        return sum(tensor.chunk(case["ranks"])[0].numel() for tensor in tensors) * (
+            weight + gradient + optimizer
+        )
+    divisor = case["ranks"] if case["scheme"] == "zero1" else 1
+    return sum(tensor.numel() for tensor in tensors) * (weight + 2 * gradient + optimizer / divisor)

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import math
-import operator
 import os
 from collections.abc import Callable, Iterator, Sequence
-from itertools import product
 from random import Random
-from statistics import fmean, median
+from statistics import median
 from typing import TypedDict
 
 from course_lib.tasks import toys
-from course_lib.tasks.compared import compared
-from course_lib.tasks.task import (
-    Miss,
-    Recognised,
-    Task,
-    Trial,
-    check,
-    gate,
-    models,
-    recognise_by_models,
-)
+from course_lib.tasks.compared import Compared, compared
+from course_lib.tasks.task import Miss, Trial, check, gate
 from course_lib.tasks.toys import short
 
 _STEPS, _REDUCTIONS = 12, 9
@@ -39,12 +28,10 @@ class Case(TypedDict):
     longest: int
 
 
-#: For `right` and for each misconception, the interval of each rank.
-Oracle = dict[str, list[int]]
-ThisTrial = Trial[Case, int, Oracle]
+ThisTrial = Trial[Case, int, dict[str, list[int]]]
 
 
-class SyncInterval(Task[Case, int, Oracle]):
+class SyncInterval(Compared[Case, int, int]):
     """Choose how often to synchronise, from what the ranks have measured."""
 
     name = "stragglers.sync_interval"
@@ -75,8 +62,10 @@ class SyncInterval(Task[Case, int, Oracle]):
             answer(case["steps"][rank], case["reductions"][rank], case["share"], case["longest"])
         )
 
-    def oracle(self, case: Case, world_size: int) -> Oracle:
-        return _intervals(case)
+    def oracle(self, case: Case, world_size: int) -> dict[str, list[int]]:
+        step, reduction = max(map(median, case["steps"])), min(map(median, case["reductions"]))
+        interval = math.ceil(reduction * (1 - case["share"]) / (case["share"] * step))
+        return {"right": [min(case["longest"], max(1, interval))] * world_size}
 
     #: An int, or a number that is one.
     gives_number = gate("Every rank returns a whole number.")
@@ -89,14 +78,14 @@ class SyncInterval(Task[Case, int, Oracle]):
             observed = (
                 f"with {self.describe(trial.case)}, ranks 0 to {trial.world_size - 1} returned {short(found)}"
             )
-            return Miss(observed)
+            return Miss(observed, "own_measurements")
         return None
 
     @check("It is between 1 and `longest`.")
     def within(self, trial: ThisTrial) -> Miss | None:
         for rank, seen in trial.seen.items():
             if not 1 <= seen <= trial.case["longest"]:
-                known = "bound_ignored" if seen > trial.case["longest"] and self._well(trial, seen) else None
+                known = "bound_ignored" if seen > trial.case["longest"] else None
                 return Miss(f"with {self.describe(trial.case)}, rank {rank} returned {seen}", known)
         return None
 
@@ -106,131 +95,6 @@ class SyncInterval(Task[Case, int, Oracle]):
         "with {case} on {gang}, rank {rank} returned {seen}; it is {right}",
     )
 
-    def _well(self, trial: ThisTrial, seen: int) -> bool:
-        return seen == trial.oracle["bound_ignored"][0]
-
-    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
-        both = {id(trial): _together(trial.case) for trial in trials}
-
-        def predicts(trial: ThisTrial, name: str) -> list[int]:
-            return trial.oracle[name]
-
-        def several(trial: ThisTrial, name: str) -> list[int]:
-            return both[id(trial)][name]
-
-        found = recognise_by_models(
-            trials,
-            lambda trial: trial.oracle["right"],
-            models(self.by_severity(trials[0].oracle), predicts),
-            operator.eq,
-            together=models(both[id(trials[0])], several),
-            alone=False,
-        )
-        ranks_differ = any(len(set(trial.seen.values())) > 1 for trial in trials)
-        return found or ("own_measurements" if ranks_differ else None)
-
 
 def _scatter(chance: Random, values: Sequence[float]) -> list[float]:
     return [round(value * chance.uniform(1 - _SCATTER, 1 + _SCATTER), 6) for value in values]
-
-
-def _intervals(case: Case) -> Oracle:
-    """Return the right interval for each rank, and those of misconceptions (`id` or `id/variant`)."""
-    steps, reductions = _steps(case), _reductions(case)
-
-    def with_(step: str = "", reduction: str = "", **kwargs: bool) -> list[int]:
-        return _choose(case, steps[step], reductions[reduction], **kwargs)
-
-    return {
-        "right": with_(),
-        "own_measurements": with_("own_measurements", "own_measurements"),
-        "own_measurements/mean": with_("own_measurements + warm_up_counted", "own_measurements"),
-        "rank_0_decides": with_("rank_0_decides", "rank_0_decides"),
-        "waiting_counted/longest": with_(reduction="waiting_counted"),
-        "waiting_counted/mean": with_(reduction="waiting_counted/mean"),
-        "average_rank/both": with_("average_rank", "waiting_counted/mean"),
-        "average_rank/step": with_("average_rank"),
-        "average_rank/fastest": with_("average_rank/fastest"),
-        "warm_up_counted/mean": with_("warm_up_counted"),
-        "warm_up_counted/longest": with_("warm_up_counted/longest"),
-        "reduction_left_out": with_(whole_round=False),
-        "bound_ignored": with_(bounded=False),
-        "rounded_down": with_(up=False),
-    }
-
-
-def _steps(case: Case) -> dict[str, list[float]]:
-    """Return the step time that each rank uses: rightly, and by misconceptions (two are joined by a plus)."""
-    typical, means = [median(one) for one in case["steps"]], [fmean(one) for one in case["steps"]]
-    same = {
-        "": max(typical),
-        "average_rank": fmean(typical),
-        "average_rank/fastest": min(typical),
-        "rank_0_decides": typical[0],
-        "warm_up_counted": max(means),
-        "warm_up_counted/longest": max(map(max, case["steps"])),
-        "average_rank + warm_up_counted": fmean(means),
-    }
-    own = {"own_measurements": typical, "own_measurements + warm_up_counted": means}
-    return own | {name: [value] * len(typical) for name, value in same.items()}
-
-
-def _reductions(case: Case) -> dict[str, list[float]]:
-    """Return the reduction time that each rank uses, with keys as in `_steps`."""
-    typical = [median(one) for one in case["reductions"]]
-    same = {
-        "": min(typical),
-        "rank_0_decides": typical[0],
-        "waiting_counted": max(typical),
-        "waiting_counted/mean": fmean(typical),
-    }
-    return {"own_measurements": typical} | {name: [value] * len(typical) for name, value in same.items()}
-
-
-def _choose(
-    case: Case,
-    steps: Sequence[float],
-    reductions: Sequence[float],
-    *,
-    whole_round: bool = True,
-    up: bool = True,
-    bounded: bool = True,
-) -> list[int]:
-    """Return the interval of each rank."""
-    share = case["share"]
-    whole = 1 - share if whole_round else 1.0
-    rounded = math.ceil if up else math.floor
-    longest = case["longest"] if bounded else math.inf
-    return [
-        int(min(longest, max(1, rounded(reduction * whole / (share * step)))))
-        for step, reduction in zip(steps, reductions, strict=True)
-    ]
-
-
-def _together(case: Case) -> dict[str, list[int]]:
-    """Return the intervals of two or three misconceptions at once, joined by a plus; the fewest first."""
-    steps, reductions = _steps(case), _reductions(case)
-    found = {}
-    for (step, reduction), (whole_round, up, bounded) in product(
-        product(steps, reductions), product((True, False), repeat=3)
-    ):
-        names = [part.partition("/")[0] for part in (*step.split(" + "), reduction)]
-        names += [
-            name
-            for name, done in (
-                ("reduction_left_out", whole_round),
-                ("rounded_down", up),
-                ("bound_ignored", bounded),
-            )
-            if not done
-        ]
-        ids = list(dict.fromkeys(filter(None, names)))
-        if len(ids) in (2, 3):
-            key = (len(ids), " + ".join(ids), step, reduction)
-            found[key] = _choose(
-                case, steps[step], reductions[reduction], whole_round=whole_round, up=up, bounded=bounded
-            )
-    return {
-        f"{ids}/{step}/{reduction}": found[count, ids, step, reduction]
-        for count, ids, step, reduction in sorted(found)
-    }

@@ -1,21 +1,17 @@
-"""BatchNorm as one process computes it for all ranks, right and in the ways that are commonly taken for it.
+"""BatchNorm as one process computes it for all ranks.
 
 Torch is imported where it is used: this module is loaded in the kernel too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.tasks import weights
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
-
-    Moments = tuple[Tensor, Tensor]
-    #: A way: given what each rank has put in, the mean and the variance that each rank normalises with.
-    Way = Callable[[Sequence[Tensor]], Sequence[Moments]]
 
 FEATURES, RATE, STEPS = 5, 0.1, 3
 
@@ -29,26 +25,13 @@ class Case(TypedDict):
     momentum: float
 
 
-class Step(TypedDict):
-    """A step: the outputs of each rank, and the gradients averaged over ranks."""
+class Trained(TypedDict):
+    """A training: the rank's outputs in the first step, gradients of all steps, and running statistics in the end."""
 
-    outputs: list[list[float]]
-    gradients: list[float]
-
-
-class Alone(TypedDict):
-    """The result of one process: gradients of all steps, running statistics, and outputs in eval mode.
-
-    Attributes:
-        biased: the running variance without the correction. local_mean: the running mean of rank 0's samples.
-    """
-
+    output: list[float]
     gradients: list[list[float]]
     mean: list[float]
     variance: list[float]
-    biased: list[float]
-    local_mean: list[float]
-    evaluated: list[float]
 
 
 def network(seed: int, norm: nn.Module) -> nn.Sequential:
@@ -85,132 +68,40 @@ def numbers(tensors: Iterable[Tensor | None]) -> list[float]:
     return weights.numbers(tensor for tensor in tensors if tensor is not None)
 
 
-# -- ways to take mean and variance -------------------------------------------------------------------------------
-
-
-def _moments(parts: Sequence[Tensor]) -> Moments:
-    import torch
-
-    whole = torch.cat(list(parts))
-    return whole.mean(0), whole.var(0, correction=0)
-
-
-def right(parts: Sequence[Tensor]) -> Sequence[Moments]:
-    """Return the moments of all samples."""
-    return [_moments(parts)] * len(parts)
-
-
-def local(parts: Sequence[Tensor]) -> Sequence[Moments]:
-    """Return the moments of a rank's own samples."""
-    return [_moments([part]) for part in parts]
-
-
-def detached(parts: Sequence[Tensor]) -> Sequence[Moments]:
-    """Return the moments of all samples, unknown to autograd."""
-    return right([part.detach() for part in parts])
-
-
-def own_gradient(parts: Sequence[Tensor]) -> Sequence[Moments]:
-    """Return the moments of all samples; their gradient goes back into a rank's own samples only."""
-    return [
-        _moments([p if i == rank else p.detach() for i, p in enumerate(parts)]) for rank in range(len(parts))
-    ]
-
-
-def mean_of_means(parts: Sequence[Tensor]) -> Sequence[Moments]:
-    """Average the moments over ranks, as if all had the same number of samples."""
-    mean = weights.added(part.mean(0) for part in parts) / len(parts)
-    square = weights.added(part.square().mean(0) for part in parts) / len(parts)
-    return [(mean, square - mean.square())] * len(parts)
-
-
-def mean_of_variances(parts: Sequence[Tensor]) -> Sequence[Moments]:
-    """Return the mean of all samples and the average of the ranks' variances, each around its own mean."""
-    total = sum(len(part) for part in parts)
-    variance = weights.added(part.var(0, correction=0) * len(part) for part in parts) / total
-    return [(_moments(parts)[0], variance)] * len(parts)
-
-
-def plain_mean_of_variances(parts: Sequence[Tensor]) -> Sequence[Moments]:
-    """Average both means and variances over ranks."""
-    mean = weights.added(part.mean(0) for part in parts) / len(parts)
-    variance = weights.added(part.var(0, correction=0) for part in parts) / len(parts)
-    return [(mean, variance)] * len(parts)
-
-
-WAYS: dict[str, Way] = {
-    "local_statistics": local,
-    "detached": detached,
-    "own_gradient": own_gradient,
-    "mean_of_means": mean_of_means,
-    "mean_of_variances": mean_of_variances,
-    "mean_of_variances/plain": plain_mean_of_variances,
-    "detached + mean_of_means": lambda parts: mean_of_means([part.detach() for part in parts]),
-    "detached + mean_of_variances": lambda parts: mean_of_variances([part.detach() for part in parts]),
-    "detached + mean_of_variances/plain": lambda parts: plain_mean_of_variances(
-        [part.detach() for part in parts]
-    ),
-}
-
-
-def first_step(case: Case, world_size: int, way: Way, eps: float) -> Step:
-    """Return each rank's outputs and the averaged gradients of the first step, with these statistics."""
-    from torch import nn
-
-    norm = nn.BatchNorm1d(FEATURES, eps=eps)
-    net = network(case["seed"], norm)
-    batches = [batch(case, 0, rank) for rank in range(world_size)]
-    hidden = [net[0](inputs) for inputs, _ in batches]
-    outputs = []
-    for part, (mean, variance) in zip(hidden, way(hidden), strict=True):
-        normal = (part - mean) / (variance + eps).sqrt()
-        outputs.append(net[3](net[2](normal * norm.weight + norm.bias)))
-    losses = [
-        loss_of(out, target, case, world_size) for out, (_, target) in zip(outputs, batches, strict=True)
-    ]
-    (weights.added(losses) / world_size).backward()
-    return {"outputs": [numbers([out]) for out in outputs], "gradients": gradients(net)}
-
-
 def gradients(net: nn.Sequential) -> list[float]:
     """Return the gradients of the network, the norm's by their names."""
     found = (getattr(net[layer], name).grad for layer in (0, 1, 3) for name in ("weight", "bias"))
     return numbers(found)
 
 
-def alone(case: Case, world_size: int) -> Alone:
-    """Train one process with torch's BatchNorm1d on the samples of all ranks: the correct result."""
+def alone(case: Case, world_size: int) -> tuple[list[Trained], list[float]]:
+    """Train one process with torch's BatchNorm1d on the samples of all ranks.
+
+    Returns:
+        The correct result of each rank, and outputs in eval mode.
+    """
     import torch
     from torch import nn
 
     norm = nn.BatchNorm1d(FEATURES, eps=case["eps"], momentum=case["momentum"])
     net = network(case["seed"], norm)
     optimizer = torch.optim.SGD(net.parameters(), lr=RATE)
-    unbiased, biased = [], torch.ones(FEATURES)
-    local_mean = torch.zeros(FEATURES)
+    outputs: list[list[float]] = []
+    found = []
     for step in range(STEPS):
-        inputs, targets = (
-            torch.cat(x) for x in zip(*(batch(case, step, r) for r in range(world_size)), strict=True)
-        )
+        batches = [batch(case, step, rank) for rank in range(world_size)]
+        inputs, targets = map(torch.cat, zip(*batches, strict=True))
         optimizer.zero_grad()
-        with torch.no_grad():
-            hidden = net[0](inputs)
-            biased.lerp_(hidden.var(0, correction=0), case["momentum"])
-            local_mean.lerp_(hidden[: case["sizes"][0]].mean(0), case["momentum"])
-        (net(inputs) - targets).square().mean(0).sum().backward()
-        unbiased.append(gradients(net))
+        output = net(inputs)
+        outputs = outputs or [numbers([part]) for part in output.split(case["sizes"])]
+        (output - targets).square().mean(0).sum().backward()
+        found.append(gradients(net))
         optimizer.step()
+    mean, variance = numbers([norm.running_mean]), numbers([norm.running_var])
     net.eval()
     with torch.no_grad():
         evaluated = numbers([net(probe())])
-    return {
-        "gradients": unbiased,
-        "mean": numbers([norm.running_mean]),
-        "variance": numbers([norm.running_var]),
-        "biased": numbers([biased]),
-        "local_mean": numbers([local_mean]),
-        "evaluated": evaluated,
-    }
+    return [Trained(output=one, gradients=found, mean=mean, variance=variance) for one in outputs], evaluated
 
 
 def probe() -> Tensor:

@@ -23,7 +23,9 @@ def clip_global_norm(shared, own, max_norm):
     everyones = [None] * dist.get_world_size()
     dist.all_gather_object(everyones, squares(own))
     norm = math.sqrt(squares(shared) + sum(everyones))
+#~ own_norm_guarded -1 |    norm = math.sqrt(squares(shared) + squares(own))
     if math.isfinite(norm) and norm > max_norm:
+#~ larger -1 |    if norm > max_norm:
 #~ own_finite -1 |    if math.isfinite(squares(own)) and norm > max_norm:
 #~ infinite -4 |    whole = squares(own)
 #~ |    dist.all_reduce(whole)
@@ -58,6 +60,8 @@ def clip_global_norm(shared, own, max_norm):
 #~ every_gradient_there: misconception: none
 #~ infinite: misconception: infinite
 #~ infinite: breaks: If it is not larger, or not finite, all gradients are left as they are.
+#~ larger: misconception: infinite
+#~ own_norm_guarded: misconception: own_norm
 #~ norms_added: misconception: norms_added
 #~ norms_added: breaks: Every rank returns the norm of all gradients of all ranks, the shared ones counted once.
 #~ not_in_place: misconception: none

@@ -19,9 +19,13 @@ def train_epoch(ddp, optimizer, micro_batches, loss_of, every):
 #~ short_group -3 |        last = (i + 1) % every == 0 or i == len(micro_batches) - 1
 #~ zeroed_inside -3 |        last = (i + 1) % every == 0 or i == count - 1
 #~ |        optimizer.zero_grad()
+#~ zeroed_every -0 |        optimizer.zero_grad()
+#~ zeroed_undivided -0 |        optimizer.zero_grad()
         with nullcontext() if last else ddp.no_sync():
             loss = loss_of(ddp(inputs), targets)
             (loss / size).backward()
+#~ zeroed_every -1 |            (loss / every).backward()
+#~ zeroed_undivided -1 |            loss.backward()
 #~ left_over -2 |            (loss_of(ddp(inputs), targets) / every).backward()
 #~ not_divided -2 |            loss_of(ddp(inputs), targets).backward()
 #~ off_by_one -2 |            (loss_of(ddp(inputs), targets) / min(every, len(micro_batches))).backward()
@@ -36,6 +40,8 @@ def train_epoch(ddp, optimizer, micro_batches, loss_of, every):
 #~ |        if last:
 #~ |            optimizer.zero_grad()
 #~ zeroed_inside -1
+#~ zeroed_undivided -1
+#~ zeroed_every -1
 
 #~ full_only: misconception: left_over
 #~ left_over: misconception: left_over
@@ -50,3 +56,5 @@ def train_epoch(ddp, optimizer, micro_batches, loss_of, every):
 #~ step_inside: breaks: Every group ends with a step of the optimizer, also one that is not full.
 #~ zeroed_inside: misconception: zeroed_inside
 #~ zeroed_inside: breaks: They are those of one process that takes all samples of a group, of all ranks, at once.
+#~ zeroed_every: misconception: zeroed_inside
+#~ zeroed_undivided: misconception: zeroed_inside

@@ -49,22 +49,35 @@ def load_job(job, path):
     job.optimizer.load_state_dict(state["optimizer"])
 #~ no_momentum -1
     job.scheduler.load_state_dict(state["scheduler"])
+#~ neither -2
 #~ no_schedule -1
     job.epoch, job.batch = state["place"]
+#~ no_batch -1 |    job.epoch = state["place"][0]
 #~ no_epoch -1 |    job.batch = state["place"][1]
 #~ place -1 |    epoch, batch = state["place"]
+#~ weights_and_place -3 |    job.epoch, job.batch = state["place"]
     mine = state["random"][dist.get_rank()]
 #~ rank_0 -1 |    mine = state["random"][0]
     torch.set_rng_state(mine["torch"])
     np.random.set_state(mine["numpy"])
     random.setstate(mine["random"])
+#~ not_python -1
+#~ not_numpy -2 |    random.setstate(mine["random"])
 #~ only_torch -2
 #~ random -4
+#~ weights_and_place -4
+#~ weights -7
 #~ reseeds -4 |    reseed(job)
 #~ returns_a_number -8 |    return state["place"][1] + 1
 
 #~ in_memory: misconception: none
 #~ in_memory: breaks: The checkpoint lies at `path`, or in files whose names begin with it.
+#~ neither: misconception: momentum_forgotten
+#~ not_numpy: misconception: only_torch
+#~ not_python: misconception: only_torch
+#~ weights: misconception: momentum_forgotten
+#~ weights_and_place: misconception: momentum_forgotten
+#~ no_batch: misconception: place_forgotten
 #~ no_epoch: misconception: place_forgotten
 #~ no_momentum: misconception: momentum_forgotten
 #~ no_momentum: breaks: The resumed run equals the uninterrupted one, bit by bit, on every rank.

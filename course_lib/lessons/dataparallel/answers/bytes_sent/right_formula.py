@@ -20,6 +20,10 @@ def bytes_sent(scheme, devices, samples, weights, sample_in, sample_out):
 #~ |    sent[0] = sum(weights + part * sample_in for part in parts[1:] if part)
 #~ idle_device -2 |    sent = [weights + part * sample_out for part in parts]
 #~ |    sent[0] = sum(weights + part * (sample_in + sample_out) for part in parts[1:])
+#~ weights_stay -2 |    sent = [part * sample_out if part else 0 for part in parts]
+#~ |    sent[0] = sum(weights + part * (sample_in + sample_out) for part in parts[1:] if part)
+#~ idle_and_output_gradients -2 |    sent = [weights + part * sample_out for part in parts]
+#~ |    sent[0] = sum(weights + part * sample_in for part in parts[1:])
 #~ output_gradients -1 |    sent[0] = sum(weights + part * sample_in for part in parts[1:] if part)
 #~ sent_once -1 |    sent[0] = sum(part * (sample_in + sample_out) for part in parts[1:])
 #~ |    if sum(part > 0 for part in parts) > 1:
@@ -53,3 +57,5 @@ def bytes_sent(scheme, devices, samples, weights, sample_in, sample_out):
 #~ total: misconception: none
 #~ weights_only: misconception: batch_forgotten
 #~ weights_only: breaks: DataParallel: each device sends as many bytes as are copied from it in a step.
+#~ weights_stay: misconception: no_way_back
+#~ idle_and_output_gradients: misconceptions: output_gradients_forgotten, idle_device_counted

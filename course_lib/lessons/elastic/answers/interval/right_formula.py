@@ -13,6 +13,7 @@ def interval(log, ranks_then, ranks_now):
     return max(1, round(math.sqrt(2 * mean(seconds("save")) * between) / mean(seconds("step"))))
 #~ half_forgotten -1 |    return max(1, round(math.sqrt(mean(seconds("save")) * between) / mean(seconds("step"))))
 #~ restart_counted -1 |    return max(1, round(math.sqrt(2 * (mean(seconds("save")) + mean(seconds("failure"))) * between) / mean(seconds("step"))))
+#~ restart_only -1 |    return max(1, round(math.sqrt(2 * mean(seconds("failure")) * between) / mean(seconds("step"))))
 #~ seconds_returned -1 |    return max(1, round(math.sqrt(2 * mean(seconds("save")) * between)))
 
 #~ half_forgotten: misconception: half_forgotten
@@ -23,5 +24,6 @@ def interval(log, ranks_then, ranks_now):
 #~ job_not_scaled: breaks: Saving that often costs at most 2 % more than the best interval.
 #~ restart_counted: misconception: restart_counted
 #~ restart_counted: breaks: Saving that often costs at most 2 % more than the best interval.
+#~ restart_only: misconception: restart_counted
 #~ seconds_returned: misconception: seconds_returned
 #~ seconds_returned: breaks: Saving that often costs at most 2 % more than the best interval.

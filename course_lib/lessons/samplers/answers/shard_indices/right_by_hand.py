@@ -22,6 +22,7 @@ def shard_indices(n, rank, world_size, epoch, seed, drop_last):
 #~ no_padding -3
 #~ padding_once -2 |        order += order[: -n % world_size]
 #~ pads_with_last -1 |        order += [order[-1]] * (total - n)
+#~ uncut -5
     return order[rank::world_size]
 #~ all_shards -1 |    return [order[one::world_size] for one in range(world_size)]
 #~ blocks -9 |    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed + epoch)).tolist()
@@ -44,5 +45,6 @@ def shard_indices(n, rank, world_size, epoch, seed, drop_last):
 #~ rank_in_seed: misconception: rank_in_seed
 #~ rank_in_seed: breaks: The shards are those of torch's DistributedSampler, in the same order.
 #~ reversed: misconception: none
+#~ uncut: misconception: no_padding
 #~ seed: misconception: seed_ignored
 #~ seed: breaks: The shards are those of torch's DistributedSampler, in the same order.

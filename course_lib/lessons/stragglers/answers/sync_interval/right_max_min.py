@@ -19,6 +19,29 @@ def sync_interval(step_seconds, reduce_seconds, share, longest):
     dist.all_reduce(found, op=dist.ReduceOp.MAX)
     step, reduction = found[0].item(), -found[1].item()
     return max(1, min(longest, math.ceil(reduction * (1 - share) / (share * step))))
+#~ average_and_warm_up -4 |    both = [sum(part) / len(part) for part in (step_seconds, reduce_seconds)]
+#~ |    mean = torch.tensor(both, dtype=torch.float64)
+#~ |    dist.all_reduce(mean)
+#~ |    step, reduction = (mean / dist.get_world_size()).tolist()
+#~ |    return min(longest, max(1, math.ceil(reduction * (1 - share) / (share * step))))
+#~ average_step -2 |    mean = torch.tensor(statistics.median(step_seconds), dtype=torch.double)
+#~ |    dist.all_reduce(mean)
+#~ |    step, reduction = mean.item() / dist.get_world_size(), -found[1].item()
+#~ |    return max(1, min(longest, math.ceil(reduction * (1 - share) / (share * step))))
+#~ fastest -3 |    dist.all_reduce(found, op=dist.ReduceOp.MIN)
+#~ |    step = found[0].clone()
+#~ |    found[1] = -statistics.median(reduce_seconds)
+#~ |    dist.all_reduce(found, op=dist.ReduceOp.MAX)
+#~ |    step, reduction = step.item(), -found[1].item()
+#~ |    return max(1, min(longest, math.ceil(reduction * (1 - share) / (share * step))))
+#~ waiting_mean -2 |    mean = torch.tensor(statistics.median(reduce_seconds), dtype=torch.double)
+#~ |    dist.all_reduce(mean)
+#~ |    step, reduction = found[0].item(), mean.item() / dist.get_world_size()
+#~ |    return max(1, min(longest, math.ceil(reduction * (1 - share) / (share * step))))
+#~ warm_up_longest -4 |    found = torch.tensor([max(step_seconds), -statistics.median(reduce_seconds)], dtype=torch.double)
+#~ |    dist.all_reduce(found, op=dist.ReduceOp.MAX)
+#~ |    step, reduction = found[0].item(), -found[1].item()
+#~ |    return max(1, min(longest, math.ceil(reduction * (1 - share) / (share * step))))
 #~ average_rank -4 |    mean = torch.tensor([median(step_seconds), median(reduce_seconds)], dtype=torch.float64)
 #~ |    dist.all_reduce(mean)
 #~ |    step, reduction = (mean / dist.get_world_size()).tolist()
@@ -84,3 +107,8 @@ def sync_interval(step_seconds, reduce_seconds, share, longest):
 #~ warm_up_counted: breaks: It is the smallest that keeps reductions within their share of the time, as far as `longest` allows.
 #~ zero: misconception: none
 #~ zero: breaks: It is between 1 and `longest`.
+#~ average_and_warm_up: misconceptions: average_rank, warm_up_counted
+#~ average_step: misconception: average_rank
+#~ fastest: misconception: average_rank
+#~ waiting_mean: misconception: waiting_counted
+#~ warm_up_longest: misconception: warm_up_counted

@@ -1,0 +1,15 @@
+# misconception: around_the_wrapper
+import torch
+import torch.distributed as dist
+
+
+def siamese_step(model, optimizer, first, second, same):
+    a, b = model.module(first), model.module(second)
+    gap = ((a - b) ** 2).sum(-1)
+    loss = torch.where(same.bool(), gap, torch.clamp(1 - gap, min=0)).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    everyone = [torch.zeros(()) for _ in range(dist.get_world_size())]
+    dist.all_gather(everyone, loss.detach())
+    return float(sum(everyone) / len(everyone))

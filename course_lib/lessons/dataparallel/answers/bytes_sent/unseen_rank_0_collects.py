@@ -1,0 +1,20 @@
+# misconception: ddp_has_a_master
+def cut(samples, devices):
+    size = -(-samples // devices)
+    sizes = []
+    while samples > 0:
+        sizes.append(min(size, samples))
+        samples -= size
+    return sizes
+
+
+def bytes_sent(scheme, devices, samples, weights, sample_in, sample_out):
+    if scheme == "ddp":
+        return [weights * (devices - 1) if d == 0 else weights for d in range(devices)]
+    parts = cut(samples, devices)
+    sent = [0.0] * devices
+    for device, n in enumerate(parts):
+        if device:
+            sent[0] += weights + n * (sample_in + sample_out)
+            sent[device] = weights + n * sample_out
+    return sent

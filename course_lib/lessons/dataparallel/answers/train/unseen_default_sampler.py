@@ -1,0 +1,21 @@
+# misconception: shuffled
+import torch
+import torch.distributed as dist
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler, Subset
+
+
+def train(model, dataset, batch_size, epochs, lr):
+    rank, world = dist.get_rank(), dist.get_world_size()
+    ddp = DDP(model)
+    sgd = torch.optim.SGD(model.parameters(), lr, momentum=0.9)
+    sampler = DistributedSampler(dataset, world, rank)
+    for epoch in range(epochs):
+        sampler.set_epoch(epoch)
+        for x, y in DataLoader(dataset, batch_size // world, sampler=sampler):
+            loss = cross_entropy(ddp(x), y)
+            sgd.zero_grad()
+            loss.backward()
+            sgd.step()
+    return model.state_dict()

@@ -1,0 +1,13 @@
+# misconception: half_forgotten
+import math
+
+
+def interval(log, then, now):
+    def average(kind):
+        values = [e["seconds"] for e in log if e["event"] == kind]
+        return sum(values) / len(values)
+
+    crashes = [e for e in log if e["event"] == "failure"]
+    mtbf = log[-1]["time"] / len(crashes) * (then / now)
+    cost = average("save")
+    return max(1, int((cost * mtbf) ** 0.5 / average("step")))

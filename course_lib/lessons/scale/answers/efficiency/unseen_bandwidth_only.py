@@ -1,0 +1,12 @@
+# misconception: latency_forgotten
+def efficiency(forward, backward, buckets, ranks, latency, bandwidth):
+    hops = 2 * (ranks - 1)
+
+    def seconds(size):
+        return hops * size / (ranks * bandwidth)
+
+    now = 0.0
+    for at, size in buckets:
+        now = max(now, at)
+        now += seconds(size)
+    return (forward + backward) / (forward + max(now, backward))

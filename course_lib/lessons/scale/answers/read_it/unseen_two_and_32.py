@@ -1,0 +1,34 @@
+# misconception: one_stretch
+def read_it(runs, gradients, claims):
+    seconds, samples = {}, {}
+    for ranks, machines, per_rank, took in runs:
+        seconds[ranks], samples[ranks] = took, per_rank
+    strong = samples[1] != samples[32]
+
+    def compute(n):
+        return seconds[1] / n if strong else seconds[1]
+
+    def talk(n):
+        return seconds[n] - compute(n)
+
+    def speed_up(n, t):
+        return n * compute(n) / t if not strong else seconds[1] / t
+
+    # talk(n) = 2 (n - 1) a + 2 (n - 1) / n b, from the runs on 16 and on 32 ranks
+    import numpy
+
+    n = numpy.array([k for k in seconds if k > 1])
+    t = numpy.array([talk(k) for k in n])
+    left = numpy.stack([2 * (n - 1) / t, 2 * (n - 1) / n / t]).T
+    a, b = numpy.linalg.lstsq(left, numpy.ones(len(n)), rcond=None)[0]
+    at_64 = speed_up(64, compute(64) + 126 * a + 126 * b / 64)
+
+    def value(what, n):
+        if what == "speed_up":
+            return speed_up(n, seconds[n])
+        if what == "efficiency":
+            return speed_up(n, seconds[n]) / n
+        return gradients / talk(n) * 2 * (n - 1) / n
+
+    wrong = [k for k, (what, n, said) in enumerate(claims) if abs(said / value(what, n) - 1) > 0.02]
+    return ("strong" if strong else "weak"), at_64, wrong
