@@ -70,7 +70,7 @@ RUNS = {
         Run(2.975, 3.075, 2.975, 2.975),
         Run(2.95, 3.05, 2.95, 2.95),
     ],
-    "09.new_parameter": [Run(3.0, 3.0, 3.0, 3.0), Run(1.0, 2.0, 3.0, 6.0)],
+    "09.new_parameter": [Run(0.7, 0.7, 0.7, 0.7), Run(0.9, 0.8, 0.7, 0.4), Run(1.0, 1.0, 1.0, 1.0), None],
     "09.running_mean": [Run(mean={3: mean}) for mean in (1.4, 2.6, 0.05, 0.3)],
     "09.buffers_sent": [
         Run(**sent(lambda before, now: True)),
@@ -122,7 +122,7 @@ RUNS = {
         Run(means={0: {2: 1e-7, 4: 0.0}}),
         Run(means={0: {2: 0.0, 4: 0.0}}),
     ],
-    "17.thousand_ranks": [Run(held={0: {8: 16.0, 1024: after}}) for after in (15.9, 16.0, 16.1)],
+    "17.thousand_ranks": [Run(held={0: {8: 2.0, 1024: after}}) for after in (2.0, 0.02, 1.01, 4.0)],
     "17.zero": [
         Run(parts={0: [float(size) for size in sizes]})
         for sizes in ((4, 4, 8), (4, 4, 4), (4, 2, 4), (2, 2, 4))
