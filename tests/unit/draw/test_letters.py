@@ -13,8 +13,8 @@ import pytest
 from realranks.draw.drawing import SMALLEST, WIDEST
 
 NOTEBOOKS = sorted((Path(__file__).parents[3] / "notebooks").glob("*.ipynb"))
-#: CSS pixels. The width of a cell's output was measured in JupyterLab 4, beside a scroll bar of 15 pixels, with the file
-#: browser closed, as `ddp-course lab` opens it.
+#: CSS pixels. The width of a cell's output was measured in JupyterLab 4, beside a scroll bar of 15 pixels, with the
+#: file browser closed, as `ddp-course lab` opens it.
 COLUMN, EIGHT_POINTS = 809, 8 * 96 / 72
 
 
