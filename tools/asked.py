@@ -24,7 +24,7 @@ class Question:
     """A prediction that a lesson asks for.
 
     Attributes:
-        lesson: its number. section: the heading under which it is asked.
+        lesson: its number, or "". section: the heading under which it is asked.
         came_true: the answer that fits the saved run; empty where the run fitted none.
         explanation: the text after the run, up to the next heading, as Markdown.
         asked_in: the id of the cell that asks. decided_in: that of the cell whose run decides.
@@ -89,9 +89,9 @@ def _question(lesson: Lesson, places: Sequence[tuple[Section, Part]], shown: re.
 
 
 def _find_question(number: str, asks: str) -> questions.Question | None:
-    """Return the lesson's question with these words."""
-    found = (each for each in questions.read_questions(number).values() if questions.is_said(each.asks, asks))
-    return next(found, None)
+    """Return the question with these words: of this lesson, or of any where there is no number."""
+    written = questions.read_questions(number).values() if number else questions.all_questions()
+    return next((each for each in written if questions.is_said(each.asks, asks)), None)
 
 
 def check_questions(found: Sequence[Question]) -> Iterator[str]:

@@ -71,7 +71,8 @@ class Lesson:
     """A saved lesson.
 
     Attributes:
-        number: two digits. title: without the number. name: the notebook's name without its ending.
+        number: two digits; "" for a notebook that shows cells of several lessons. title: without the number.
+        name: the notebook's name without its ending.
         before: the numbers of the lessons that it builds on.
     """
 
@@ -142,7 +143,8 @@ def lesson_of(notebook: nbformat.NotebookNode, name: str) -> Lesson:
     title = re.sub(r"^\d\d · ", "", cut[0].title) if cut else name
     text = "\n".join(part.text for section in cut for part in section.parts if part.cell is None)
     said = re.search(r"\*\*Before this:\*\*([^.;:]*)", text)
-    return Lesson(name[:2], title, name, _numbers(said[1] if said else ""), cut)
+    number = name[:2] if name[:2].isdecimal() else ""
+    return Lesson(number, title, name, _numbers(said[1] if said else ""), cut)
 
 
 def _numbers(text: str) -> tuple[str, ...]:

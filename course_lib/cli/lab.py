@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import json
 import os
 import shlex
 import shutil
@@ -19,9 +21,14 @@ from course_lib.learner.course import CourseError
 from course_lib.learner.place import VARIABLE, learner_folder
 from course_lib.learner.plan import Act
 from course_lib.learner.update import CopyError, Updated, update
+from realranks.own_files import data_folder, write_whole
 
 CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True}
 INDEX = "notebooks/index.ipynb"
+#: JupyterLab's name for the file with its default layout (four digits of the word's SHA-256 are in it), and a layout
+#: with the file browser closed: open, it leaves room for 74 columns of code in a window of 1024 pixels, closed for 104.
+_LAYOUT = "default-37a8.jupyterlab-workspace"
+_CLOSED = {"layout-restorer:data": {"left": {"collapsed": True, "visible": True}}}
 
 
 def lab_process(folder: Path, arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
@@ -30,6 +37,7 @@ def lab_process(folder: Path, arguments: Sequence[str]) -> tuple[list[str], dict
         *(sys.executable, "-m", "jupyterlab"),
         f"--ServerApp.root_dir={folder}",
         f"--LabApp.default_url=/lab/tree/{INDEX}",
+        f"--LabApp.workspaces_dir={layouts_folder()}",
     ]
     # Without a terminal of its own (a service, nohup, a hub), the server would open its terminals as login shells, in
     # which /etc/profile sets PATH anew: `ddp-course`, `torchrun` and `python` would be others, or not found.
@@ -51,6 +59,20 @@ def lab_process(folder: Path, arguments: Sequence[str]) -> tuple[list[str], dict
     if VARIABLE in environment:  # a terminal in JupyterLab has another current folder
         environment[VARIABLE] = str(folder)
     return [*command, *arguments], environment
+
+
+def layouts_folder() -> Path:
+    """Return the folder in which JupyterLab keeps the course's layouts; the first has the file browser closed.
+
+    Links lead through the course, so nobody needs the file browser. Who opens it finds it open at the next start.
+    """
+    folder = data_folder() / "layouts"
+    layout = folder / _LAYOUT
+    with contextlib.suppress(OSError):  # JupyterLab then begins with a layout of its own
+        folder.mkdir(parents=True, exist_ok=True)
+        if not layout.exists():
+            write_whole(layout, json.dumps({"data": _CLOSED, "metadata": {"id": "default"}}))
+    return folder
 
 
 def lab(

@@ -24,7 +24,7 @@
 # | 13 | [Debugging a hang](13_debugging.ipynb) | Seven ranks complain: which one is to blame? | 00, 04 | 35 | [tasks](../exercises/13_debugging.ipynb) |
 # | 14 | [Logging, metrics, checkpoints](14_checkpoints.ipynb) | Which number is true, and what survives a kill? | 03, 09 | 40 | [tasks](../exercises/14_checkpoints.ipynb) |
 # | 15 | [Predict the scaling](15_scale.ipynb) | Eight GPUs are 7.6 times as fast as one: what do 64 give me? | 04, 05 | 30 | [tasks](../exercises/15_scale.ipynb) |
-# | 16 | [From laptop to cluster](16_cluster.ipynb) | It runs on my machine: what is different on two? | 00, 02 | 35 | [tasks](../exercises/16_cluster.ipynb) |
+# | 16 | [From laptop to cluster](16_cluster.ipynb) | It runs on my machine: what is different on two? | 00, 02 | 40 | [tasks](../exercises/16_cluster.ipynb) |
 # | 17 | [When DDP ends](17_sharding.ipynb) | Will it fit on more GPUs, and what can be cut? | 04 | 35 | [tasks](../exercises/17_sharding.ipynb) |
 # | 18 | [Capstone: rescue the training script](18_capstone.ipynb) | Fifteen faults, one script: what does it really do? | 02 to 14 | an evening | [tasks](../exercises/18_capstone.ipynb) |
 #

@@ -22,8 +22,8 @@ _CHARACTER = 0.56
 #: No text in a picture is smaller (11 px are 8.25 pt).
 SMALLEST = 11
 #: A wider drawing shrinks until its smallest letters are below 8 pt (10.67 px) in JupyterLab on a screen of 1024 px,
-#: where a cell's output is 824 px wide without the file browser (572 with it).
-WIDEST = 849
+#: where a cell's output is 809 px wide beside a scroll bar, with the file browser closed (557 with it open).
+WIDEST = 834
 #: The height of the line with a picture's title.
 HEAD = 28
 _STYLE = (

@@ -121,7 +121,7 @@ def lab_page(lab, learner, kept_open, request, shots) -> Iterator[Page]:
         page.bring_to_front()
     else:
         page = learner.new_page()
-        page.goto(lab.url("lab?reset"))
+        page.goto(lab.url("lab/workspaces/tests?reset"))
         page.wait_for_function("'jupyterapp' in window")
     yield page
     if request.node.stash.get(FAILED, True):

@@ -4,8 +4,10 @@ import pytest
 from playwright.sync_api import expect
 
 from course_lib.questions import question_named
+from tests.browser.conftest import OPEN
 from tests.browser.notebook_page import Notebook, reads
 from tests.browser.servers import DARK, LIGHT
+from tests.unit.test_columns import COLUMNS
 
 pytestmark = pytest.mark.browser
 
@@ -40,6 +42,21 @@ def test_make_lab_opens_the_index_and_its_link_opens_lesson_00(lab, course, page
     expect(explanation.locator("p").first).to_be_visible()
     explanation.locator("summary").click()
     notebook.shoot("copy_without_outputs", at=index_of(lesson.cells, "predict(") + 1)
+
+
+def test_at_1024_pixels_the_widest_line_of_code_fits_beside_a_scroll_bar(lab, course, page, shots):
+    path, bar = "notebooks/width.ipynb", 15  # headless, Chromium draws no scroll bars
+    course.write(path, "#" * COLUMNS, "#" * (COLUMNS + 2))
+    page.set_viewport_size({"width": 1024 - bar, "height": 768})
+    page.goto(f"{lab.opens}?token={lab.token}")
+    page.wait_for_function("'jupyterapp' in window")
+    page.evaluate("jupyterapp.restored.then(() => null)")
+    page.evaluate(OPEN, path)
+    notebook = Notebook(page, shots, lab).ready(path, 2)
+    assert page.evaluate("jupyterapp.shell.leftCollapsed"), "the file browser is open"
+    fits, too_wide = (notebook.cell(index).locator(".cm-scroller") for index in range(2))
+    assert fits.evaluate("code => code.scrollWidth - code.clientWidth") == 0
+    assert too_wide.evaluate("code => code.scrollWidth - code.clientWidth") > 0
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["Light", "Dark"])

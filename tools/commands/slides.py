@@ -18,7 +18,9 @@ from tools.slides import GENERATOR, deck_page, make_deck, shortened_deck
 def slides(
     names: Annotated[
         list[str],
-        typer.Argument(metavar="NAME...", help="For example 06 or 06_alternation; 'all' for every lesson."),
+        typer.Argument(
+            metavar="NAME...", help="For example 06, 06_alternation or two_hours; 'all' for every lesson."
+        ),
     ],
     out: Annotated[
         Path, typer.Option("--out", metavar="FOLDER", help="Where the files go; made if it is not there.")
@@ -37,7 +39,8 @@ def slides(
 
     The outputs are those that the notebooks hold. Exit code 1: a file cannot be written. 2: there is no such lesson.
     """
-    paths = _select_lessons(names, sorted((course_root() / "notebooks").glob(LESSON)))
+    folder = course_root() / "notebooks"
+    paths = _select_lessons(names, [*sorted(folder.glob(LESSON)), folder / "two_hours.ipynb"])
     if out.exists() and not out.is_dir():
         raise typer.BadParameter(f"{out} is a file: name the folder for the slides.", param_hint="--out")
     try:

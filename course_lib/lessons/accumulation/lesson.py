@@ -446,7 +446,8 @@ def train(zero=False, backward=False, step=False, anew=False, momentum=0.9):
 
 
 def moved(net):
-    return (parameters_to_vector(net.parameters()) - parameters_to_vector(make_net().parameters())).norm()
+    before, now = (parameters_to_vector(each.parameters()) for each in (make_net(), net))
+    return (now - before).norm()
 
 
 TRAINED = {
@@ -488,7 +489,8 @@ for step in range(3):
     print(f"step {step}: {toy.module.weight.grad.item()}")
 
 # %%
-gradients = [sent for sent in out.collectives[0] if sent.stage == "gradients" and sent.dtypes == ("Float",)]
+gradients = [sent for sent in out.collectives[0] if sent.stage == "gradients"]
+gradients = [sent for sent in gradients if sent.dtypes == ("Float",)]
 print(len(gradients), "all-reduces in three steps: 4 + 1 + 1")
 
 # %% [markdown]
@@ -599,7 +601,8 @@ print("sent as:", *{c.dtypes[0] for c in out.collectives[0] if c.op == "all_redu
 # %%ranks
 for unscale in (True, False):
     ddp = DistributedDataParallel(make_net())
-    optimizer, scaler = torch.optim.SGD(ddp.parameters()), torch.amp.GradScaler("cpu", init_scale=1024.0)
+    optimizer = torch.optim.SGD(ddp.parameters())
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
     with torch.autocast("cpu", torch.float16):
         loss = cross_entropy(ddp(inputs), labels)
     scaler.scale(loss).backward()
@@ -607,9 +610,8 @@ for unscale in (True, False):
         scaler.unscale_(optimizer)
     clip_grad_norm_(ddp.parameters(), 0.2)
     scaler.step(optimizer)  # unscales, if nobody has
-    print(
-        f"unscaled before the clip: {unscale}; the step's gradient has length {gradient_of(ddp).norm():.4f}"
-    )
+    length = gradient_of(ddp).norm()
+    print(f"unscaled before the clip: {unscale}; the step's gradient has length {length:.4f}")
 
 # %% [markdown]
 # `model.bfloat16()` is another matter: then `.grad` has 16 bits, too. Add up 400 micro-batches, each with a gradient of 1:
@@ -651,7 +653,8 @@ def loss_after(count, lr, samples=2048):
 
 for count in (1, 2, 4, 8, 16, 32):
     same, linear = loss_after(count, lr=0.1), loss_after(count, lr=0.1 * count)
-    print(f"{16 * count:3} samples per step: lr 0.1 gives {same:.2f}, lr 0.1 × {count:2} gives {linear:.2f}")
+    print(f"{16 * count:3} samples per step: lr 0.1 gives {same:.2f}, ", end="")
+    print(f"lr 0.1 × {count:2} gives {linear:.2f}")
 
 # %% [markdown]
 # A larger batch makes *fewer* steps, and at the same learning rate they are hardly longer, so the model does not come as far.

@@ -240,7 +240,7 @@ def train_and_evaluate(model, optimizer, batches, validation, every):
         mse_loss(model(x), y).backward()
         optimizer.step()
         if step % every == 0 and dist.get_rank() == 0:
-            snapshot = copy.deepcopy(model.module).eval()  # no part of the model itself changes its mode
+            snapshot = copy.deepcopy(model.module).eval()  # the model itself stays in train mode
             with torch.no_grad():
                 losses.append(mse_loss(snapshot(validation[0]), validation[1]).item())
     return losses

@@ -368,7 +368,8 @@ class TinyDDP(nn.Module):
 from course_lib.lab.reducer import make_calls
 
 for order in ("FFBB", "FFS", "FBFB", "FFBBFB"):
-    tiny, real_one = (make_calls((order, order), wrap=wrap) for wrap in (TinyDDP, DistributedDataParallel))
+    tiny = make_calls((order, order), wrap=TinyDDP)
+    real_one = make_calls((order, order), wrap=DistributedDataParallel)
     print(f"{order:8} TinyDDP {tiny}   DDP {real_one}")
 
 # %% [markdown]
@@ -471,7 +472,8 @@ y4 = m(batch(4))
 # %%
 from course_lib.lessons.alternation.lab import list_messages
 
-calls = {2: "F", 3: "F", 4: "B", 5: "B", 6: "F", 8: "no_grad F", 9: "F", 10: "B of both"}  # lines of the cell
+# What the lines of the cell call.
+calls = {2: "F", 3: "F", 4: "B", 5: "B", 6: "F", 8: "no_grad F", 9: "F", 10: "B of both"}
 print(list_messages(out.collectives[0], calls))
 
 # %% [markdown]

@@ -136,7 +136,7 @@ def start_all_reduce(parameter):
     works.append(dist.all_reduce(parameter.grad, async_op=True))
 
 
-handles = [parameter.register_post_accumulate_grad_hook(start_all_reduce) for parameter in model.parameters()]
+handles = [p.register_post_accumulate_grad_hook(start_all_reduce) for p in model.parameters()]
 
 backward(model)
 for work in works:

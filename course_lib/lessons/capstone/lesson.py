@@ -9,7 +9,7 @@
 # raise no error. You repair it; real `torchrun` launches with real accidents say how far you are.
 #
 # **You will be able to** take a training script that you have not written and find out, by experiment, what it does on many ranks.
-# 15 minutes for this page, 90 minutes to an evening for the script. **Before this:** all lessons up to 14, or as many as you like: once
+# 20 minutes for this page, 90 minutes to an evening for the script. **Before this:** all lessons up to 14, or as many as you like: once
 # you suspect the right line, the report says which one to read.
 
 # %%
@@ -47,7 +47,8 @@ FOLDER = tempfile.TemporaryDirectory()
 def trained_on(ranks):
     """Two epochs on so many ranks."""
     options = ["--epochs", "2", "--out", tempfile.mkdtemp(dir=FOLDER.name)]
-    return examine(str(SCRIPT), options, ranks=ranks, timeout=80, waiting=False, method="forkserver").outcome
+    started = {"timeout": 80, "waiting": False, "method": "forkserver"}
+    return examine(str(SCRIPT), options, ranks=ranks, **started).outcome
 
 
 accuracies = {1: accuracy(trained_on(1))}

@@ -18,7 +18,7 @@
 # %% tags=["two-hours-6"]
 from course_lib.lessons.checkpoints.lab import shared_folder
 
-files = shared_folder()  # ranks that start from now on find its name in their environment, as CHECKPOINTS
+files = shared_folder()  # ranks that start now find its name in their environment, as CHECKPOINTS
 
 # %% tags=["two-hours-6"]
 # %%ranks 2 --backend gloo
@@ -104,7 +104,7 @@ on_the_disk()
 
 # %% claims={"52": "incomplete"}
 # %%ranks --expect raises:RuntimeError
-from course_lib.lessons.checkpoints.resuming import disk_full_at  # a limit that the system sets: RLIMIT_FSIZE
+from course_lib.lessons.checkpoints.resuming import disk_full_at  # the system's limit RLIMIT_FSIZE
 
 if rank == 0:
     with disk_full_at(2000):
@@ -128,7 +128,7 @@ import contextlib
 
 
 def save(state, path):
-    """Rank 0 writes; every rank returns when the file is there, or raises if it could not be written."""
+    """Rank 0 writes; every rank returns when the file is there, or raises if it could not."""
     problem, new = [None], f"{path}.new"
     if dist.get_rank() == 0:
         try:
@@ -465,7 +465,8 @@ def worst_loss(scores, answers):
 for metric in (accuracy, perplexity, mean_recall, worst_loss):
     mean = metric(all_scores[mine], all_answers[mine])
     dist.all_reduce(mean, op=dist.ReduceOp.AVG)
-    print(f"{metric.__name__:12} mean of ranks {mean:.4f}   exact {metric(all_scores, all_answers):.4f}")
+    exact = metric(all_scores, all_answers)
+    print(f"{metric.__name__:12} mean of ranks {mean:.4f}   exact {exact:.4f}")
 print("one more than 16777216 in float32:", int(torch.tensor(2.0**24) + 1))
 
 # %% [markdown]
@@ -633,7 +634,8 @@ dcp.save({"split": split, "copied": torch.ones(500, 20)}, checkpoint_id=f"{folde
 dist.barrier()
 
 size = os.path.getsize(f"{folder}/dcp/__{rank}_0.distcp") // 1024
-print("this rank has", split.to_local().numel() * 4 // 1024, "KB of the split tensor, and wrote", size, "KB")
+half = split.to_local().numel() * 4 // 1024
+print("this rank has", half, "KB of the split tensor, and wrote", size, "KB")
 
 # %% [markdown]
 # What all ranks have alike (`copied`) is written once, by one of them: `dedup_save_plans` in

@@ -379,20 +379,31 @@ def explore_meetings(machines: Machines) -> MeetingExplorer:
 
 # --- who is left over ------------------------------------------------------------------------------------------------
 
-#: Where the worker of `left_over` says that it works. It ends by itself after a minute.
+#: Each of the two workers waits for the other, in a group of its own. The file says so when the wait has lasted a
+#: second: a signal that comes before the call of C++ would be heard.
 _WORKER = """
-import os, sys, time
-open(os.path.join(sys.argv[1], os.environ["LOCAL_RANK"]), "w").close()
-time.sleep(60)
+import os, sys, threading
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+groups = dist.new_group(), dist.new_group()
+for group in groups:
+    dist.all_reduce(torch.ones(1), group=group)
+local = os.environ["LOCAL_RANK"]
+threading.Timer(1, open, (os.path.join(sys.argv[1], local), "w")).start()
+dist.all_reduce(torch.ones(1), group=groups[int(local)])
 """
+#: The signal that torchrun gets, and how many seconds the workers have to end: SIGTERM ends them at once, but the
+#: machine may be busy; torchrun itself would kill them after 30.
+_ENDS = {"Ctrl-C": (signal.SIGINT, 3.0), "kill": (signal.SIGTERM, 25.0)}
 
 
 def left_over() -> dict[str, list[int]]:
-    """Return which of torchrun's two workers still run a second after its end, by how it was ended; clean up."""
-    return {name: _left_after(end) for name, end in (("kill -9", signal.SIGKILL), ("Ctrl-C", signal.SIGINT))}
+    """Return which of torchrun's two hung workers live on, by the signal that it got; clean up."""
+    return {name: _left_after(*end) for name, end in _ENDS.items()}
 
 
-def _left_after(end: signal.Signals) -> list[int]:
+def _left_after(end: signal.Signals, seconds: float) -> list[int]:
     import multiprocessing
 
     import psutil
@@ -412,8 +423,7 @@ def _left_after(end: signal.Signals) -> list[int]:
                 time.sleep(0.02)
             workers = {int(each.environ()["LOCAL_RANK"]): each for each in agent.children()}
             agent.send_signal(end)
-            started.join()
-            _, alive = psutil.wait_procs([*workers.values()], timeout=1)
+            _, alive = psutil.wait_procs([*workers.values()], timeout=seconds)
             return sorted(local for local, each in workers.items() if each in alive)
         finally:
             for each in (agent, *workers.values()):
@@ -430,9 +440,10 @@ def _be_torchrun(arguments: Sequence[str], log: str) -> None:
     importlib.import_module("torch.distributed.run").main(arguments)
 
 
-def left_after(kill: Sequence[int], ctrl_c: Sequence[int]) -> Callable[[Outcome], bool]:
-    """Predict the local ranks that are left after the agent was killed, and after Ctrl-C."""
-    return lambda outcome: outcome.ok and outcome.values[0] == {"kill -9": [*kill], "Ctrl-C": [*ctrl_c]}
+def left_after(*names: str) -> Callable[[Outcome], bool]:
+    """Predict the signals to the agent that both workers survive; the others end both."""
+    survived = {name: [0, 1] if name in names else [] for name in _ENDS}
+    return lambda outcome: outcome.ok and outcome.values[0] == survived
 
 
 # --- drawing ---------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@
 # %% [markdown]
 # **You will be able to** find the traceback of a job on many machines; read a start that failed, and say which machine is wrong; start
 # the same script under Slurm and Kubernetes; prepare data once per machine without a hang; and clean up what a job has left.
-# 35 minutes.
+# 40 minutes.
 #
 # **Before this:** lessons 00 and 02.
 
@@ -294,7 +294,8 @@ explore_meetings(machines)
 # ## Who is left over
 #
 # A job hangs, and you end it. Each worker has a session of its own (`start_new_session` in `subprocess_handler.py`), so what you do to
-# `torchrun`, and Ctrl-C in its terminal, do not reach the workers by themselves.
+# `torchrun`, and Ctrl-C in its terminal, do not reach the workers by themselves. `torchrun` passes it on. (`kill` sends
+# SIGTERM, Ctrl-C SIGINT.)
 
 # %%
 p = predict("16.left_over")
@@ -302,16 +303,21 @@ p = predict("16.left_over")
 # %%
 from course_lib.lessons.cluster.lab import left_over
 
-out = run(left_over, ranks=1, init=False, expect="predicted", timeout=120)
+out = run(left_over, ranks=1, init=False, expect="predicted", timeout=240)
 print("still there:", out.values[0])
 
 # %% [markdown]
-# (The numbers are local ranks; the course has cleaned up.) `torchrun` catches `SIGINT`, `SIGTERM`, `SIGHUP` and `SIGQUIT`
-# (`--signals-to-handle`). It passes them on, waits 30 seconds (`--shutdown-timeout`), and kills who is left. Nobody can catch
-# `SIGKILL`, and it comes from schedulers, from the kernel when memory runs out, and from impatient people. Those who are left keep their
-# port and the memory of their GPU: the next job finds “address already in use” or “out of memory”.
+# (The numbers are local ranks; the course has cleaned up.) Python makes a `KeyboardInterrupt` of `SIGINT`, between two of its
+# instructions. These workers are inside `all_reduce`, in C++, and do not come to the next one. For `SIGTERM` they have no handler, so the
+# kernel ends them wherever they are.
 #
-# So press Ctrl-C *once* and wait. If that is too late, look for workers by the name of the job, which each has in its environment:
+# `torchrun` catches `SIGINT`, `SIGTERM`, `SIGHUP` and `SIGQUIT` (`--signals-to-handle`). It passes them on, waits 30 seconds
+# (`--shutdown-timeout`), and kills who is left. Nobody can catch `SIGKILL`, and it comes from schedulers, from the kernel when memory
+# runs out, and from impatient people: then the workers live on ([lesson 12](12_elastic.ipynb)). Those who are left keep their port and the
+# memory of their GPU: the next job finds “address already in use” or “out of memory”.
+#
+# So press Ctrl-C *once* and wait half a minute, or `kill` `torchrun`. If it is too late for that, look for workers by the name of the job,
+# which each has in its environment:
 #
 # ```bash
 # grep -lsz '^TORCHELASTIC_RUN_ID=job-7$' /proc/[0-9]*/environ                            # whom it finds; others' you cannot read

@@ -140,7 +140,7 @@ size = sum(weight.nbytes for weight in net.parameters())
 moved.clear()
 with torch.no_grad():
     ByHand(net, 4)(inputs)
-of_the_batch = (inputs.nbytes + outputs.nbytes) * 3 // 4  # three quarters of the batch are on other devices
+of_the_batch = (inputs.nbytes + outputs.nbytes) * 3 // 4  # three quarters are on other devices
 weights_copied = (moved.total() - of_the_batch) / size
 weights_copied
 

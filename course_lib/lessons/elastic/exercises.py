@@ -123,7 +123,7 @@ import torch.distributed as dist
 
 
 def preempted(train_step, save, first, steps):
-    """Train from step `first` on, until all steps are done or anybody is asked to leave; the exit code."""
+    """Train from step `first`, until all steps are done or a rank is asked to leave; the exit code."""
     ### BEGIN SOLUTION
     asked = []
     signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))

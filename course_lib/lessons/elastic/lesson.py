@@ -126,7 +126,7 @@ def train_step(ddp, optimizer, step):
     chance = torch.Generator().manual_seed(step)  # 3. the step decides the data, not the process
     batch = torch.randn(BATCH, 8, generator=chance)
     mine = batch[dist.get_rank() :: dist.get_world_size()]  # 4. a share of one fixed batch
-    loss = (ddp(mine) - mine.square().sum(1, keepdim=True)).square().sum() / BATCH * dist.get_world_size()
+    loss = (ddp(mine) - mine.square().sum(1)[:, None]).square().sum() / BATCH * dist.get_world_size()
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
@@ -263,8 +263,8 @@ out = run(machines, asked, line.format(""), ranks=1, init=False, timeout=80, exp
 # %% claims={"S32": "incomplete"}
 for options in ("", "--signals-to-handle=SIGTERM,SIGUSR1"):
     other = job("scratch/elastic", "send SIGUSR1 after 2 ready")
-    ended = run_quietly(machines, other, line.format(options), ranks=1, init=False, timeout=40).values[0]
-    print("SIGUSR1", options, signals_of(other), "- workers without an agent:", ended["left_behind"])
+    end = run_quietly(machines, other, line.format(options), ranks=1, init=False, timeout=40).values[0]
+    print("SIGUSR1", options, signals_of(other), "- workers without an agent:", end["left_behind"])
 print("SIGTERM", signals_of(asked), "- workers without an agent:", out.values[0]["left_behind"])
 
 # %% [markdown]
@@ -288,7 +288,7 @@ from course_lib.lessons.elastic.accidents import note
 from elastic import EVERY, save, start, train_step
 
 STEPS, asked = 200, []
-signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))  # notes it, and the step goes on
+signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))  # and the step goes on
 
 
 def main():
@@ -298,7 +298,7 @@ def main():
         train_step(ddp, optimizer, step)
         step += 1
         leave = torch.tensor([float(len(asked))])
-        dist.all_reduce(leave, op=dist.ReduceOp.MAX)  # if one is asked, all know it, after the same step
+        dist.all_reduce(leave, op=dist.ReduceOp.MAX)  # if one is asked, all know, after the same step
         if leave.item() or step % EVERY == 0:
             save(ddp, optimizer, step)
     note("left", step=step)
@@ -548,11 +548,11 @@ def per_step(steps=12, dies_at=5, joins_at=8):
         members = quorums[number]
         if dist.is_initialized():
             dist.destroy_process_group()
-        keys = dist.PrefixStore(f"quorum {number}", store)  # for every group its own: no stale addresses
+        keys = dist.PrefixStore(f"quorum {number}", store)  # one per group: no stale addresses
         dist.init_process_group("gloo", store=keys, rank=members.index(me), world_size=len(members))
         now = torch.tensor(step)
         dist.broadcast(now, src=0)
-        # DDP's constructor copies rank 0's weights: the newcomer gets them from a living peer, not from a file.
+        # DDP's constructor copies rank 0's weights: the newcomer gets them from a peer, not a file.
         return members, DistributedDataParallel(net), now.item()
 
     if me == 3:

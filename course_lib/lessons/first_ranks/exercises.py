@@ -33,7 +33,8 @@ data = {
     "test_labels": labels[1440:],
 }
 np.savez(f"{folder.name}/digits.npz", **data)
-# log = !torchrun --standalone --nproc-per-node=2 first_ranks/train.py --data {folder.name}/digits.npz --out {folder.name}
+options = f"--data {folder.name}/digits.npz --out {folder.name}"
+# log = !torchrun --standalone --nproc-per-node=2 first_ranks/train.py {options}
 print(*[line for line in log if line.startswith(("rank ", "accuracy"))], sep="\n")
 print(torchruns_last_words(log))
 

@@ -58,9 +58,10 @@ def detection_loop(ddp, optimizer, images, loss_of):
                     uses.fill_(1)
             good.fill_(1)
         except RuntimeError as error:
-            if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
+            if isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error):
+                flat.zero_()
+            else:
                 raise
-            flat.zero_()
         dist.all_reduce(flat)
         for p, part, users in zip(trained, parts, used.tolist(), strict=True):
             p.grad = part.div_(good).view_as(p) if users else None

@@ -29,7 +29,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from course_lib.lessons.out_of_memory.detector import Detector, image, who_met
 
-ddp = DistributedDataParallel(Detector(heads=True), find_unused_parameters=True, forward_sync_buffers=False)
+net = Detector(heads=True)
+ddp = DistributedDataParallel(net, find_unused_parameters=True, forward_sync_buffers=False)
 met = []
 for number in range(1, 7):
     ddp.zero_grad()
@@ -308,9 +309,8 @@ from course_lib.lessons.out_of_memory.detector import inputs, loss_of, new
 net, optimizer = new(heads=False)
 for number in range(2):
     loss_of(net, inputs(number, dist.get_rank())).backward()
-    held = sum(
-        tensor.numel() for state in optimizer.state.values() for tensor in state.values() if tensor.dim()
-    )
+    kept = [tensor for state in optimizer.state.values() for tensor in state.values()]
+    held = sum(tensor.numel() for tensor in kept if tensor.dim())
     trained = sum(p.numel() for p in net.parameters() if p.requires_grad)
     print(f"backward {number + 1}: {trained} weights to train, {held} numbers in AdamW's state")
     optimizer.step()
@@ -720,7 +720,7 @@ def reset_in_place(ddp, optimizer, x):
         optimizer.zero_grad()
         try:
             loss_of(ddp, x).backward()
-            dist.all_reduce(torch.ones(()), group=ddp.process_group)  # all are through: now all may step
+            dist.all_reduce(torch.ones(()), group=ddp.process_group)  # all are through: all may step
             break
         except RuntimeError as error:
             if attempt == 2 or not (out_of_memory(error) or connection_lost(error)):

@@ -542,7 +542,8 @@ parser.add_argument("--local_rank", type=int, default=-1)
 print("--local_rank:", parser.parse_args().local_rank, flush=True)
 """
 for launcher in (told_by_torchrun, old_launcher):
-    print(f"{launcher.__name__}:", run_quietly(launcher, SCRIPT, ranks=1, init=False).values[0], sep="\n")
+    ended = run_quietly(launcher, SCRIPT, ranks=1, init=False)
+    print(f"{launcher.__name__}:", ended.values[0], sep="\n")
 
 # %% [markdown]
 # `torchrun` passes no such option: every process gets the default, and no error. `torch.distributed.launch` is deprecated,

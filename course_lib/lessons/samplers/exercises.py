@@ -92,7 +92,7 @@ from torch.utils.data import DataLoader, Subset
 
 
 def evaluate(model, dataset):
-    """The share of samples whose highest score is that of their label: a float, the same on every rank."""
+    """The share of samples whose highest score is their label's: a float, the same on every rank."""
     ### BEGIN SOLUTION
     ### STUB: accuracy = ...
     ### STUB: return accuracy

@@ -136,7 +136,8 @@ DataLoader(range(10), batch_size=2, sampler=sampler, shuffle=True)
 # %%
 # %%ranks --as out
 torch.manual_seed(0)
-seen = [index for batch in DataLoader(range(10), batch_size=2, shuffle=True) for index in batch.tolist()]
+loader = DataLoader(range(10), batch_size=2, shuffle=True)
+seen = [index for batch in loader for index in batch.tolist()]
 
 # %%
 draw_deal(out["seen"], 10)
@@ -534,7 +535,8 @@ class From(DistributedSampler):
 sampler = From(range(20))
 sampler.set_epoch(1)
 sampler.seen = 3
-print("the rest:", trained + list(sampler) == resumed, "- the next epoch has", len(list(sampler)), "samples")
+print("the rest:", trained + list(sampler) == resumed)
+print("the next epoch has", len(list(sampler)), "samples")
 
 # %% [markdown]
 # Let the training loop count what is done, not the sampler: a loader with workers asks the sampler ahead
@@ -655,9 +657,8 @@ weights = torch.where(rare, 1 / 8, 1 / 72).double()
 for name, seed in (("one seed for all:", 0), ("a seed per rank: ", own_seed(0))):
     generator = torch.Generator().manual_seed(seed)
     drawn = torch.tensor(list(WeightedRandomSampler(weights, 80 // world, generator=generator)))
-    print(
-        name, "equal on all ranks?", equal_everywhere(drawn), "- rare ones drawn:", rare[drawn].sum().item()
-    )
+    count = rare[drawn].sum().item()
+    print(name, "equal on all ranks?", equal_everywhere(drawn), "- rare ones drawn:", count)
 
 # %% [markdown]
 # Draws with replacement are independent of each other, so a quarter of them per rank is what one process would draw, provided that

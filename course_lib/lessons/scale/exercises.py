@@ -110,7 +110,8 @@ def read_it(runs, gradients, claims):
     rows = np.array([[2 * (n - 1) / t, 2 * (n - 1) / n / t] for n, t in sending.items()])
     (latency, transfer), *_ = np.linalg.lstsq(rows, np.ones(len(rows)), rcond=None)
     step = computing(64) + 2 * 63 * latency + 2 * 63 / 64 * transfer
-    wrong = [place for place, (what, n, said) in enumerate(claims) if abs(said / value(what, n) - 1) > 0.02]
+    errors = [abs(said / value(what, n) - 1) for what, n, said in claims]
+    wrong = [place for place, error in enumerate(errors) if error > 0.02]
     return "strong" if strong else "weak", speed_up(64, step), wrong
     ### END SOLUTION
 

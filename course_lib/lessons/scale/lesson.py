@@ -231,7 +231,8 @@ print("              predicted / measured    four nodes / one")
 for size, algbw in B200_ONE_NODE.items():
     four, one = size / B200_FOUR_NODES[size], size / algbw
     of_32, of_8 = (2 * (n - 1) * (latency + size / n * per_byte) for n in (32, 8))
-    print(f"{size / 2**20:10g} MiB{of_32 / four:8.1f} (32){of_8 / one:8.1f} (8){four / one:10.1f} times")
+    print(f"{size / 2**20:10g} MiB{of_32 / four:8.1f} (32){of_8 / one:8.1f} (8)", end="")
+    print(f"{four / one:10.1f} times")
 
 # %% [markdown]
 # Sizes go from 32 KiB to 16 GiB, and the two numbers are never wrong by more than a factor of two. They are worst at 16 MiB, about the size of a
@@ -342,7 +343,8 @@ for n in (8, 64, 256, 1024):
 # %%
 for n in (1, 8, 64, 256, 1024):
     late = 1 - (1 - 0.01) ** n
-    print(f"{n:5} ranks: somebody is late in {late:6.1%} of the steps, {30 * late:4.1f} ms of tax per step")
+    tax = 30 * late
+    print(f"{n:5} ranks: somebody is late in {late:6.1%} of the steps, {tax:4.1f} ms of tax per step")
 
 # %% [markdown]
 # From 256 ranks on you pay nearly all of it, always. There the tax stops growing, for a delay of a fixed length; for one with a long tail
@@ -400,7 +402,7 @@ def counting(tensor, *args, **kwargs):
 
 
 def train(state, hook, steps=30):
-    """Accuracy on digits that were not trained on, bytes reduced in the last step, the losses of rank 0."""
+    """Accuracy on digits that were not trained on, bytes reduced in the last step, rank 0's losses."""
     torch.manual_seed(0)
     linear = [torch.nn.Linear(a, b) for a, b in ((64, 256), (256, 256), (256, 10))]
     ddp = DistributedDataParallel(
@@ -447,13 +449,11 @@ import matplotlib.pyplot as plt
 
 results = hooks["results"][0]
 _, axes = plt.subplots(figsize=(7, 3), layout="constrained")
-for (name, (right, _, losses)), (line, colour) in zip(
-    results.items(), (("-", "black"), (":", "#56B4E9"), ("--", "#009E73"), ("-.", "#D55E00")), strict=True
-):
+looks = ("-", "black"), (":", "#56B4E9"), ("--", "#009E73"), ("-.", "#D55E00")
+for (name, (right, _, losses)), (line, colour) in zip(results.items(), looks, strict=True):
     axes.plot(losses, line, color=colour, linewidth=2, label=f"{name}: {right:.0%} right")
-axes.set(
-    title="What is sent, and what is learned from it", xlabel="step", ylabel="loss of rank 0", ylim=(0, None)
-)
+axes.set(xlabel="step", ylabel="loss of rank 0", ylim=(0, None))
+axes.set_title("What is sent, and what is learned from it")
 axes.legend(fontsize=8)
 plt.show()
 

@@ -96,17 +96,6 @@ def three_ways() -> dict[str, tuple[dict[str, int], list[tuple[str, int, list[bo
 # --- what is asked ---------------------------------------------------------------------------------------------------
 
 
-def rank_holds(how: str) -> Callable[[Outcome], bool]:
-    """Predict that on 1,024 ranks each holds `less`, `more` or the `same`, compared with 8."""
-
-    def decides(outcome: Outcome) -> bool:
-        found = outcome["held"][0]
-        few, many = found[8], found[1024]
-        return ("less" if many < few else "more" if many > few else "same") == how
-
-    return decides
-
-
 def calls_are(**counts: int) -> Callable[[Outcome], bool]:
     """Predict how often rank 0 has called these collectives, and that it called no others."""
     wanted = {name.replace("_", "-"): count for name, count in counts.items()}

@@ -26,7 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 # %%
 p = predict("17.thousand_ranks")
 
-# %% claims={"S34": "wrong"}
+# %% claims={"S34": "incomplete"}
 # %%ranks --no-init --predicted --as out
 held = {}
 for world in (8, 1024):
@@ -34,18 +34,19 @@ for world in (8, 1024):
     ddp = DistributedDataParallel(nn.Linear(256, 256, bias=False), gradient_as_bucket_view=True)
     ddp.register_comm_hook(None, noop_hook)
     optimizer = torch.optim.Adam(ddp.parameters())
-    ddp(torch.ones(1, 256)).sum().backward()
+    inputs = torch.ones(8192 // world, 256)  # this rank's share of 8,192 samples
+    ddp(inputs).sum().backward()
     optimizer.step()
     (weight,) = ddp.parameters()
-    tensors = weight, weight.grad, *optimizer.state[weight].values()
-    held[world] = round(sum(tensor.nbytes for tensor in tensors) / weight.numel(), 1)
+    tensors = inputs, weight, weight.grad, *optimizer.state[weight].values()
+    held[world] = round(sum(tensor.nbytes for tensor in tensors) / 2**20, 2)
     dist.destroy_process_group()
-print("bytes per parameter, by the number of ranks:", held)
+print("MiB on a rank, by the number of ranks:", held)
 
 # %% [markdown]
-# DDP divides the *data* among the ranks, and nothing else. Four bytes of weight, four of gradient and eight of Adam's two means are
-# there on every rank, so on 1,024 ranks 1,024 times. (Without `gradient_as_bucket_view=True`, the buckets of
-# [lesson 04](04_buckets.ipynb) hold the gradients once more.) Activations come on top of that.
+# DDP divides the *data* among the ranks, and nothing else. What the backward needs of the inputs has become 128 times as small. Four
+# bytes of weight, four of gradient and eight of Adam's two means per parameter are there on every rank, so on 1,024 ranks 1,024 times.
+# (Without `gradient_as_bucket_view=True`, the buckets of [lesson 04](04_buckets.ipynb) hold the gradients once more.)
 #
 # ## What can be cut
 #
@@ -377,7 +378,8 @@ for layer in (*model, model):
     fully_shard(layer, mesh=mesh)
 model.to_empty(device="cpu")
 whole = network(layers=5, seed=7).state_dict() if dist.get_rank() == 0 else {}
-set_model_state_dict(model, whole, options=StateDictOptions(full_state_dict=True, broadcast_from_rank0=True))
+options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+set_model_state_dict(model, whole, options=options)
 pairs = zip(model.parameters(), network(layers=5, seed=7).parameters(), strict=True)
 print("rank 0's weights:", all(torch.equal(p.full_tensor(), q) for p, q in pairs))
 
@@ -451,7 +453,7 @@ if rank == 0:
 # %%
 # %%ranks
 class ShardedOptimizer(torch.optim.Optimizer):
-    """Each rank keeps the state of the parameters that it owns, steps these, and receives all others."""
+    """Each rank keeps the state of the parameters that it owns, steps these, receives the others."""
 
     def __init__(self, parameters, optimizer_class, **options):
         self.owners, self.load = {}, [0] * dist.get_world_size()
@@ -472,7 +474,8 @@ class ShardedOptimizer(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure=None):
         for group, local in zip(self.param_groups, self.local.param_groups, strict=True):
-            local.update({name: value for name, value in group.items() if name != "params"})  # a scheduler's
+            # What a scheduler has changed.
+            local.update({name: value for name, value in group.items() if name != "params"})
         loss = self.local.step(closure)
         for work in [dist.broadcast(each, owner, async_op=True) for each, owner in self.owners.items()]:
             work.wait()
@@ -494,9 +497,8 @@ for model, optimizer in zip(models, optimizers, strict=True):
         optimizer.step()
 pairs = zip(*(model.parameters() for model in models), strict=True)
 print("same weights:", all(torch.equal(one, other) for one, other in pairs))
-print(
-    "parameters with a state on this rank:", len(optimizers[1].local.state), "of", len(optimizers[1].owners)
-)
+owned, all_of_them = optimizers[1].local.state, optimizers[1].owners
+print("parameters with a state on this rank:", len(owned), "of", len(all_of_them))
 
 # %% [markdown]
 # Put it beside DDP, which reduces the gradients, and it is stage 1. (Stanford's CS336 asks its students for this class: assignment

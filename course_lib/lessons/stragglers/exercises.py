@@ -78,7 +78,7 @@ def train_epoch(ddp, optimizer, batches, losses_of):
         total = sum(sizes[number] for sizes in everyones if number < len(sizes))
         inputs, targets = batches[number] if number < len(batches) else nothing
         optimizer.zero_grad()
-        # DDP averages over ranks: times their number gives the sum, divided by all samples the mean over these.
+        # DDP averages over ranks: times their number gives the sum, divided by all samples the mean.
         loss = losses_of(ddp(inputs), targets).sum() * world / total
         loss.backward()
         optimizer.step()

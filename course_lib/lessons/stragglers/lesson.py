@@ -179,7 +179,8 @@ right = ddp.module.weight.grad
 print("the gradient of all 16 batches at once:", torch.allclose(got, right, atol=1e-6))
 
 # %%
-print(sum(sent.stage == "gradients" for sent in out.collectives[0]), "all-reduce of gradients in 4 backwards")
+reduced = sum(sent.stage == "gradients" for sent in out.collectives[0])
+print(reduced, "all-reduce of gradients in 4 backwards")
 
 # %% [markdown]
 # The gradient is exact, with a quarter of the reductions. (What has to be inside the block: “Deeper”.)

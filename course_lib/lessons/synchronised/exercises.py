@@ -130,7 +130,7 @@ class GlobalBatchNorm(torch.nn.Module):
             count = x.new_full((x.shape[1],), len(x))  # ranks may have different numbers of samples
             total, n = self.SumOverRanks.apply(torch.stack([x.sum(0), count]))
             mean = total / n
-            # From the mean: the mean of squares minus the square of the mean loses digits where the mean is large.
+            # From the mean: the mean of squares minus its square loses digits where the mean is large.
             var = self.SumOverRanks.apply((x - mean).square().sum(0)) / n
             with torch.no_grad():
                 self.running_mean.lerp_(mean, self.momentum)
@@ -138,7 +138,7 @@ class GlobalBatchNorm(torch.nn.Module):
         return (x - mean) / (var + self.eps).sqrt() * self.weight + self.bias
 
     class SumOverRanks(torch.autograd.Function):
-        """A sum over ranks: every rank's loss depends on it, so its gradient is a sum over ranks, too."""
+        """A sum over ranks: every rank's loss depends on it, so its gradient is such a sum, too."""
 
         @staticmethod
         def forward(ctx, x):

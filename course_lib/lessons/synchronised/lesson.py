@@ -128,8 +128,8 @@ compare(ddp)
 # %% [markdown]
 # `compare`, on the ranks, is the course's collective that says what is the same on all of them, bit by bit.
 #
-# The third condition is less obvious. Here all ranks put in the same new `Parameter`. Then each computes a gradient: 1, 2, 3 and 6
-# on ranks 0 to 3, with the mean 3.
+# A third condition is less obvious. Here all ranks put in the same new `Parameter`, a 1. Then each computes a gradient: 1, 2, 3 and 6
+# on ranks 0 to 3, with the mean 3. The learning rate is 0.1.
 
 # %%
 p = predict("09.new_parameter")
@@ -137,13 +137,19 @@ p = predict("09.new_parameter")
 # %%
 # %%ranks --predicted
 ddp = DistributedDataParallel(nn.Linear(1, 1, bias=False))
+optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
 ddp.module.weight = nn.Parameter(torch.ones(1, 1))
 share = (1.0, 2.0, 3.0, 6.0)[dist.get_rank()]
 ddp(torch.tensor([[share]])).sum().backward()
+optimizer.step()
+round(ddp.module.weight.item(), 3)
+
+# %%
+# %%ranks
 ddp.module.weight.grad.item()
 
 # %% [markdown]
-# Not averaged, and no error. DDP has hung a hook on each parameter that the model had when it was wrapped, and an optimizer
+# Not averaged, not stepped, and no error. DDP has hung a hook on each parameter that the model had when it was wrapped, and an optimizer
 # holds a list of the same ones. Neither knows the new one. So change weights *in place*: under `torch.no_grad()` with `+=`,
 # `copy_` or `nn.init`, or with `load_state_dict`. To put in a new layer, do it first and wrap afterwards (lesson 07).
 #
@@ -326,7 +332,7 @@ def spread(model):
 
 
 def train(change, lr=0.1, kind=torch.optim.SGD, **options):
-    """20 steps; `change(step, parameters)` comes before each. Returns the drift after steps 5, 10 and 20."""
+    """20 steps; `change(step, parameters)` comes before each. Returns the drift after 5, 10 and 20."""
     torch.manual_seed(0)
     ddp, own = DistributedDataParallel(nn.Linear(8, 1)), torch.Generator().manual_seed(rank)
     optimizer, path = kind(ddp.parameters(), lr=lr, **options), []
@@ -486,7 +492,7 @@ from torch.distributed._functional_collectives import all_reduce as functional_a
 
 
 class Norm(nn.Module):
-    """BatchNorm in train mode; `over` says over which samples the mean of x and of x squared is taken."""
+    """BatchNorm in train mode; `over` says over which samples x and x squared are averaged."""
 
     def __init__(self, over):
         super().__init__()
@@ -608,11 +614,13 @@ print("the shortcut is off by more than half of it:", ((shortcut - exact).abs() 
 
 # %%
 # %%ranks --as out
-deep = nn.Sequential(*[part for _ in range(10) for part in (nn.Linear(64, 64), Norm(MeanOverRanks.apply))])
+deep = [part for _ in range(10) for part in (nn.Linear(64, 64), Norm(MeanOverRanks.apply))]
+deep = nn.Sequential(*deep)
 deep(pixels[:8]).sum().backward()
 
 # %%
-print("all-reduces in one step of ten layers:", len(out.collectives[0]), "(not counting the gradients')")
+count = len(out.collectives[0])
+print("all-reduces in one step of ten layers:", count, "(not counting the gradients')")
 
 # %% [markdown]
 # Often the better answer is another layer. GroupNorm and LayerNorm normalise within a sample. They need neither statistics of
@@ -634,13 +642,13 @@ mean = torch.tensor(rank + 1.0)
 dist.all_reduce(mean, op=dist.ReduceOp.AVG)
 print("all_reduce with AVG:", mean.item())
 
-wrong, samples = torch.tensor([2.0, 2.0] if rank == 3 else [0.0, 8.0])  # rank 3 has the short last batch
+# Rank 3 has the short last batch.
+wrong, samples = torch.tensor([2.0, 2.0] if rank == 3 else [0.0, 8.0])
 rates, sums = wrong / samples, torch.stack([wrong, samples])
 dist.all_reduce(rates, op=dist.ReduceOp.AVG)
 dist.all_reduce(sums)
-print(
-    f"2 errors in 26 samples, all on rank 3: mean of rates {rates:.3f}, rate of sums {sums[0] / sums[1]:.3f}"
-)
+rate = sums[0] / sums[1]
+print(f"2 errors in 26 samples, all on rank 3: mean of rates {rates:.3f}, rate of sums {rate:.3f}")
 
 # %%
 print("after dist.reduce:", [out["loss"][r] for r in range(4)])

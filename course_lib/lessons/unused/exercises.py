@@ -71,7 +71,11 @@ def choose(steps, weight_decay):
     ### STUB: return way
     if all(step[-1] == "both" for rank in steps for step in rank):
         return "default"
-    if all(len(rank[0]) == 1 and used == rank[0][0] for rank in steps for step in rank for used in step):
+
+    def never_changes(rank):
+        return len(rank[0]) == 1 and all(used == rank[0][0] for step in rank for used in step)
+
+    if all(never_changes(rank) for rank in steps):
         return "static_graph"
     for everyones in zip(*steps, strict=True):  # one step of all ranks
         heads = {used for step in everyones for used in step}

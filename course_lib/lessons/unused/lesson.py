@@ -537,7 +537,8 @@ walks_in_a_step("find_unused_parameters")
 walks_in_a_step("static_graph")
 
 # %% claims={"58": "refined"}
-for name, outcome in {"default": plain, "find_unused_parameters": searching, "static_graph": static}.items():
+outcomes = {"default": plain, "find_unused_parameters": searching, "static_graph": static}
+for name, outcome in outcomes.items():
     sent = ", ".join(f"{c.op} of {c.sizes[0][0]} x {c.dtypes[0]}" for c in outcome.collectives[0])
     print(f"{name:24}{outcome.values[0]} walks through the graph; {sent}")
 

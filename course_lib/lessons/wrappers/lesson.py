@@ -445,12 +445,14 @@ class Contrast(torch.nn.Module):
     def __init__(self, collect):
         super().__init__()
         torch.manual_seed(0)
-        self.encoder, self.temperature = torch.nn.Linear(6, 6), torch.nn.Parameter(torch.tensor(0.5))
+        self.encoder = torch.nn.Linear(6, 6)
+        self.temperature = torch.nn.Parameter(torch.tensor(0.5))
         self.collect = collect
 
     def forward(self, x, noise):
         one, other = self.collect(self.encoder(x)), self.collect(self.encoder(x + 0.1 * noise))
-        return torch.nn.functional.cross_entropy(one @ other.T / self.temperature, torch.arange(len(one)))
+        scores = one @ other.T / self.temperature
+        return torch.nn.functional.cross_entropy(scores, torch.arange(len(one)))
 
 
 def gradient(model, *inputs):
@@ -498,7 +500,8 @@ def in_the_module():
 
 
 def in_its_own_ddp():
-    return Distil(DistributedDataParallel(one()), DistributedDataParallel(one(2.0).requires_grad_(False)))
+    teacher = one(2.0).requires_grad_(False)
+    return Distil(DistributedDataParallel(one()), DistributedDataParallel(teacher))
 
 
 def beside():
@@ -548,8 +551,9 @@ for when, m in (("before", 0.9), ("before", 0.99), ("before", 0.999), ("after", 
         optimizer.step()
         with torch.no_grad():
             teacher.weight.lerp_(student.weight, 1 - m)
-    print(f"copied {when} wrapping, m = {m}: teachers differ by {apart_by(teacher.parameters()):.3f}", end="")
-    print(f", students by {apart_by(student.parameters()):.3f}")
+    apart = [apart_by(each.parameters()) for each in (teacher, student)]
+    print(f"copied {when} wrapping, m = {m}: ", end="")
+    print(f"teachers differ by {apart[0]:.3f}, students by {apart[1]:.3f}")
 
 # %% [markdown]
 # Copied before, the teachers differ by 1 at first, and after `t` steps by `m ** t`; `m` is usually near 1 (0.999 in MoCo).
@@ -610,10 +614,9 @@ def same_everywhere(net):
 
 
 names = ["left", "right"] if dist.get_rank() == 0 else ["right", "left"]
-print("two orders:", same_everywhere(torch.nn.ModuleDict({name: torch.nn.Linear(4, 4) for name in names})))
-print(
-    "sorted:", same_everywhere(torch.nn.ModuleDict({name: torch.nn.Linear(4, 4) for name in sorted(names)}))
-)
+for what, order in {"two orders:": names, "sorted:": sorted(names)}.items():
+    net = torch.nn.ModuleDict({name: torch.nn.Linear(4, 4) for name in order})
+    print(what, same_everywhere(net))
 
 # %% [markdown]
 # ## Further reading

@@ -1,5 +1,6 @@
 """The words of ``ddp-course``: what they start, what they print and with which code they exit."""
 
+import json
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 
 from course_lib.cli.app import COMMANDS, application, command_line
 from course_lib.cli.check import exercises
-from course_lib.cli.lab import lab_process, up_to_date_copy
+from course_lib.cli.lab import lab_process, layouts_folder, up_to_date_copy
 from course_lib.cli.root import course_root
 from course_lib.learner.place import learner_folder
 from course_lib.notebook.course_map import newer_versions
@@ -47,6 +48,7 @@ def test_lab_opens_the_index_and_passes_its_arguments_on(course):
     assert command[:3] == [sys.executable, "-m", "jupyterlab"]
     assert f"--ServerApp.root_dir={course}" in command
     assert "--LabApp.default_url=/lab/tree/notebooks/index.ipynb" in command
+    assert f"--LabApp.workspaces_dir={layouts_folder()}" in command
     assert command[-3:] == ["--no-browser", "--port", "9000"]
     assert environment["PATH"].startswith(str(Path(sys.executable).parent))
     assert "DDP_COURSE_LEARNER" not in environment
@@ -64,6 +66,20 @@ def test_lab_starts_with_the_course_s_own_defaults(course, monkeypatch):
     ours, others = environment["JUPYTER_CONFIG_PATH"].split(os.pathsep)
     assert (Path(ours) / "labconfig/default_setting_overrides.json").is_file()
     assert others == "/somebody/elses"
+
+
+def test_the_first_layout_has_the_file_browser_closed_and_a_learner_s_own_stays():
+    (layout,) = layouts_folder().iterdir()
+    first = json.loads(layout.read_text(encoding="utf-8"))
+    assert first["data"]["layout-restorer:data"]["left"]["collapsed"] is True
+    layout.write_text("{}", encoding="utf-8")
+    (layout,) = layouts_folder().iterdir()
+    assert layout.read_text(encoding="utf-8") == "{}"
+
+
+def test_where_no_layout_can_be_kept_jupyterlab_has_its_own(course, tmp_path):
+    (tmp_path / "data").write_text("a file where the folder should be", encoding="utf-8")
+    assert lab_process(course, [])
 
 
 def test_lab_keeps_a_copy_for_the_learner_and_says_what_it_has_done(tmp_path, capsys):

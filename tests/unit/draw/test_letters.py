@@ -13,8 +13,9 @@ import pytest
 from realranks.draw.drawing import SMALLEST, WIDEST
 
 NOTEBOOKS = sorted((Path(__file__).parents[3] / "notebooks").glob("*.ipynb"))
-#: CSS pixels. The width of a cell's output was measured in JupyterLab 4, with the file browser closed.
-COLUMN, EIGHT_POINTS = 824, 8 * 96 / 72
+#: CSS pixels. The width of a cell's output was measured in JupyterLab 4, beside a scroll bar of 15 pixels, with the
+#: file browser closed, as `ddp-course lab` opens it.
+COLUMN, EIGHT_POINTS = 809, 8 * 96 / 72
 
 
 def drawings(html: str) -> Iterator[str]:

@@ -100,8 +100,8 @@ def test_a_rank_s_words_are_told_from_its_agent_s():
         (cluster.second_says("Rendezvous"), [MET, STORE_GONE], True),
         (cluster.second_says("EADDRINUSE"), [MET, STORE_GONE], False),
         (cluster.second_says("Rendezvous"), [GAVE_UP, STORE_GONE], False),
-        (cluster.left_after([0, 1], []), [{"kill -9": [0, 1], "Ctrl-C": []}], True),
-        (cluster.left_after([], []), [{"kill -9": [0, 1], "Ctrl-C": []}], False),
+        (cluster.left_after("Ctrl-C"), [{"Ctrl-C": [0, 1], "kill": []}], True),
+        (cluster.left_after(), [{"Ctrl-C": [0, 1], "kill": []}], False),
     ],
 )
 def test_what_comes_of_two_agents_decides(when, logs, right):

@@ -16,6 +16,7 @@ from tools.slides.cuts import LINES, code_lines, one_blank_line, paragraphs, sho
 
 ROOT = Path(__file__).parents[3]
 LESSONS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
+TWO_HOURS = ROOT / "notebooks/two_hours.ipynb"
 ASKED = '<div class="ddp-box ddp-ask"><ol><li>yes</li><li>no</li></ol></div>'
 
 
@@ -114,7 +115,7 @@ def test_a_section_below_deeper_is_marked_and_not_counted():
     assert "Not part of the core" in next(s.notes for s in slides_of(*cells) if s.title == "Deeper: more")
 
 
-@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*LESSONS, TWO_HOURS], ids=lambda path: path.stem)
 def test_nothing_of_a_lesson_is_lost_and_what_is_put_on_a_slide_should_fit(path):
     lesson = read_lesson(path)
     slides = [slide for chapter in make_deck(lesson).chapters for slide in chapter]
@@ -147,12 +148,12 @@ def test_nothing_of_a_lesson_is_lost_and_what_is_put_on_a_slide_should_fit(path)
                 assert html in of[Look.PANEL] or all(line in of[Look.PRINTED] for line in lines)
 
 
-@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*LESSONS, TWO_HOURS], ids=lambda path: path.stem)
 def test_a_room_sees_some_two_dozen_slides_of_the_core_and_the_speaker_has_the_rest(path):
     whole = make_deck(read_lesson(path))
     core = [slide for chapter in whole.chapters for slide in chapter if not slide.mark]
     short = [slide for chapter in shortened_deck(whole).chapters for slide in chapter]
-    assert len(short) <= 35
+    assert len(short) <= (90 if path is TWO_HOURS else 35)
     assert not any(slide.mark for slide in short)
     for look in (Look.QUESTION, Look.SVG, Look.PNG):
         assert [b for s in short for b in s.blocks if b.look is look] == [
@@ -226,3 +227,13 @@ def test_long_code_is_split_where_it_may_be_and_every_piece_fits():
     assert [line for piece in pieces for line in piece if line] == [line for line in lines if line]
     assert all(piece[0].startswith("def") for piece in pieces)
     assert all(code_lines(piece) <= LINES for piece in pieces)
+
+
+def test_two_hours_have_slides_with_the_replies_of_the_lessons_questions():
+    deck = make_deck(read_lesson(TWO_HOURS))
+    asking = [slide for chapter in deck.chapters for slide in chapter if looks(slide)[-1:] == [Look.QUESTION]]
+    assert len(asking) > 15
+    assert all("This is what the run does." in slide.notes for slide in asking)
+    first = questions.question_named("00.skips", {})
+    assert all(option.reply in asking[0].notes for option in first.options)
+    assert "Lesson" not in deck_page(deck).partition('<p class="number">')[2].partition("</p>")[0]
