@@ -3,6 +3,12 @@
 The script runs in the only process of a gang, so that whatever it starts ends with the doctor. Its processes connect
 to a socket in a private folder (`process_starts` is their side). While ranks of a group run, they are what is followed;
 before, between and after them it is the script's own process.
+
+Tried instead: a `sitecustomize`, first on PYTHONPATH and chaining to the user's, that attaches a process when it enters
+`init_process_group`. It also sees ranks that the script starts by `subprocess` or torchrun, which this does not. Lost:
+ranks that raise or return before that call or are never started (4 of 17 tests of `test_own_launch`: a timeout, or the
+launcher's error; under torchrun, a rank that the agent ended was blamed), and both scenarios of `left_behind_by_spawn`
+(2 of 15 with a launch of their own). `python -I` does not read it, and the script finds another PYTHONPATH.
 """
 
 from __future__ import annotations
