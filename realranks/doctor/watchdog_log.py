@@ -55,6 +55,8 @@ _ALIKE = {
     "broadcast",
     "reduce",
 }
+#: Which a rank may be through with while others are in it.
+_ROOTED = {"broadcast", "reduce", "scatter", "gather", "send"}
 
 
 class NoWatchdogError(Exception):
@@ -236,11 +238,12 @@ def _judge(log: _Log, name: str, group: Mapping[int, _Member]) -> Outcome:
         culprits, kind = unseen, "nccl_timeout.not_in_log"
         words["without"] = unseen
     elif len(here) < len(waits):
-        kind = "nccl_timeout.apart_in_log"
+        rooted = {work.op for work in waits.values()} <= _ROOTED
+        kind = "nccl_timeout.root_in_log" if rooted else "nccl_timeout.apart_in_log"
         early = {rank: work for rank, work in waits.items() if rank not in here}
         words |= {"without": list(early), "last": f"number {next(iter(early.values())).seq:,}"}
     else:
-        kind = "nccl_timeout.all_in_log"
+        kind = "nccl_timeout.all_in_log" if len(known) > 1 else "nccl_timeout.alone_in_log"
     texts = {rank: _position(log, group.get(rank), waits.get(rank), rank) for rank in sorted(known)}
     texts |= dict.fromkeys(unseen, "nothing in this log")
     found = diagnosis(kind, None, culprits, lines_of(dict(sorted(texts.items())), culprits), **words)

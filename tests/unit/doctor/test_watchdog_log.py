@@ -122,6 +122,22 @@ def test_a_rank_that_is_through_with_a_collective_is_ahead():
     assert "rank 1 waits in number 6" in found.summary.lower()
 
 
+def test_only_of_a_call_with_a_root_is_one_rank_said_to_be_through():
+    advice = [
+        judged(before_2_1(0, 5, 5, op=op), before_2_1(1, 6, 6, op=op)).diagnosis.advice
+        for op in ("ALLREDUCE", "BROADCAST")
+    ]
+    assert ["root" in each for each in advice] == [False, True]
+
+
+@pytest.mark.parametrize("version", [before_2_1, in_2_4, in_2_10])
+def test_the_log_of_one_rank_does_not_tell_whether_the_others_came(version):
+    found = judged(version(0, 418, 420)).diagnosis
+    assert (found.kind, found.culprits) == ("nccl_timeout", ())
+    assert "no other rank" in found.summary
+    assert "nobody is missing" not in found.summary
+
+
 def test_an_exception_on_a_rank_that_did_not_come_is_the_cause():
     error = [
         "[rank1]: Traceback (most recent call last):",
