@@ -9,7 +9,7 @@ from realranks.doctor.notes import Notes
 from realranks.doctor.sentences import diagnosis
 from realranks.outcome.outcome import Diagnosis, Outcome
 
-#: Passes that must be known, and numbers in half of them: fewer than these, or than the batch has rows, are decisions
+#: Passes, at least a third of all, and numbers before each: fewer than these, or than the batch has rows, are decisions
 #: about the whole step (an image size, a layer to leave out), which ranks have to make alike.
 _FEWEST, _NUMBERS = 3, 16
 #: What seeds each generator.
@@ -27,14 +27,10 @@ def same_random_numbers(outcome: Outcome, notes: Notes) -> Diagnosis | None:
             continue
         for name in _SEEDS:
             first, *others = (probe.draws.draws.get(name, []) for probe in own.values())
-            numbers = [draw.numbers for draw in first]
-            if (
-                len(first) >= _FEWEST
-                and all(draws == first for draws in others)
-                and median_low(draw.numbers - max(draw.rows, _NUMBERS) for draw in first) >= 0
-            ):
+            many = [draw.numbers for draw in first if draw.numbers >= max(draw.rows, _NUMBERS)]
+            if len(many) >= max(_FEWEST, len(first) / 3) and all(draws == first for draws in others):
                 seeds = {probe.draws.seeded_at for probe in own.values()}
                 at = seeds.pop() if len(seeds) == 1 and name == "torch" else ""
-                words = {"ranks": own, "name": name, "numbers": median_low(numbers), "seed": _SEEDS[name]}
+                words = {"ranks": own, "name": name, "numbers": median_low(many), "seed": _SEEDS[name]}
                 return diagnosis("same_random_numbers", None, (), (), at=f" (at {at})" if at else "", **words)
     return None

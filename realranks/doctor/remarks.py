@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Literal
 
 from realranks.doctor.drift import moments_of
@@ -79,15 +79,30 @@ def _dealt(ranks: Sequence[set[int]], what: str) -> str:
     return f"{len(came)} {what}, {f'{several} of them on several ranks' if several else 'each on one rank'}"
 
 
+def compared_inputs(notes: Notes) -> list[str]:
+    """Say of a script that trains without a loader whether its ranks call their models with the same inputs."""
+    if any(loader.trains for probe in notes.values() for loader in probe.loaders):
+        return []
+    found = []
+    for model in shared_models(notes):
+        inputs = [tuple(each.inputs) for probe in model.noted(notes).values() for each in probe.models]
+        if len(inputs) == len(model.numbers) and all(inputs):
+            found.append(f"the first inputs{model.label and f' of {model.label.strip()}'}: {_alike(inputs)}")
+    return found
+
+
+def _alike(of_ranks: Sequence[Hashable]) -> str:
+    kinds = {len(of_ranks): "different on each rank", 1: "the same on all ranks"}
+    return kinds.get(len(set(of_ranks)), "the same on some ranks")
+
+
 def random_numbers(notes: Notes) -> list[str]:
     """Say whether ranks that draw random numbers between their steps draw the same ones."""
     found = []
     for name in ("torch", "numpy.random"):
         drawn = [tuple(probe.draws.draws.get(name, ())) for probe in notes.values()]
         if all(any(draw.numbers for draw in draws) for draws in drawn):
-            kinds = {len(drawn): "different on each rank", 1: "the same on all ranks"}
-            told = kinds.get(len(set(drawn)), "the same on some ranks")
-            found.append(f"random numbers between the steps ({name}'s generator): {told}")
+            found.append(f"random numbers between the steps ({name}'s generator): {_alike(drawn)}")
     return found
 
 

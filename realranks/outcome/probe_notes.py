@@ -170,6 +170,7 @@ class EpochNotes:
 
     Attributes:
         ended: the loader had no more; False where the script left the loop.
+        evaluates: a model was called on what it gave, without gradients only.
         rows: what the loader gave (the first of many).
         settings: whole numbers of the dataset that are named after an epoch or a seed, as they were then.
     """
@@ -178,6 +179,7 @@ class EpochNotes:
     batches: int = 0
     crc: int = 0
     ended: bool = False
+    evaluates: bool = False
     rows: list[Row] = field(default_factory=list)
     settings: Mapping[str, int] = field(default_factory=dict)
 

@@ -13,6 +13,7 @@ from realranks.doctor.diagnose import with_diagnosis, without_progress
 from realranks.doctor.notes import notes_of
 from realranks.doctor.remarks import (
     compared_collectives,
+    compared_inputs,
     compared_samples,
     compared_weights,
     not_looked_at,
@@ -219,6 +220,7 @@ def checked(outcome: Outcome) -> list[str]:
     sentences = []
     sentences += compared_weights(notes)
     sentences += compared_samples(notes)
+    sentences += compared_inputs(notes)
     sentences += random_numbers(notes)
     sentences += compared_collectives(outcome)
     sentences += without_gradient(notes)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from realranks.doctor.diagnose import with_diagnosis
 from realranks.doctor.like_one_process import Comparison, compared_with_one, unlike_one_process
+from realranks.doctor.words import at_line
 from realranks.outcome.outcome import Kind, Outcome
 from realranks.ranks.codec import decode
 from realranks.ranks.kernel.gang import Gang, LaunchError
@@ -60,9 +61,11 @@ def compare_with_one_process(
         try:
             told = json.loads((Path(folder) / "comparison.json").read_text(encoding="utf-8"))
         except FileNotFoundError:
-            told = {"why_not": "with one rank, the script comes to no optimizer step"}
-            if alone.kind is not Kind.OK:
-                return Examination(alone, ("this is the run in one process",))
+            error = next(iter(alone.errors.values()), None)
+            how = (
+                f"it raises {error.type}{at_line(error.where)}" if error else "it comes to no optimizer step"
+            )
+            told = {"why_not": f"alone, and with the rows of all ranks, {how}"}
     found = decode(Comparison, told)
     return Examination(
         replace(several, diagnosis=unlike_one_process(several, found)), tuple(compared_with_one(found))

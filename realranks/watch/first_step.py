@@ -9,12 +9,13 @@ inside a rank, as a job's `around`.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from realranks.watch.patches import replace
 from realranks.watch.watching import watching
@@ -140,10 +141,10 @@ class _FirstStep:
             self.batches.append([])
         number = next(n for n, each in enumerate(self.loaders) if each is iterator)
         index = len(self.batches[number])
-        self.batches[number].append(batch)
-        return self._of_all(number, index) if self.ranks else batch
+        self.batches[number].append(_plain(batch) if not self.ranks else None)
+        return self._of_all(number, index, batch) if self.ranks else batch
 
-    def _of_all(self, number: int, index: int) -> object:
+    def _of_all(self, number: int, index: int, own: object) -> object:
         import torch
 
         kept = [
@@ -151,11 +152,11 @@ class _FirstStep:
             for rank in range(self.ranks)
         ]
         try:
-            return _joined([batches[number][index] for batches in kept])
+            return _joined(own, [batches[number][index] for batches in kept])
         except IndexError:
             why = "one process asks for more batches before its first optimizer step than each rank did"
             raise _NotComparable(why) from None
-        except (ValueError, KeyError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             raise _NotComparable(
                 "the batches of the ranks are not made alike, and cannot be joined"
             ) from None
@@ -184,8 +185,8 @@ class _FirstStep:
             raise _Done
         kept = [torch.load(self.folder / f"{rank}.pt", weights_only=False) for rank in range(self.ranks)]
         rows = [each["rows"] for each in kept]
-        if sum(rows) != self.rows:
-            raise _NotComparable("the model gets other rows than those that loaders give")
+        if sum(rows) != self.rows or not self.rows:
+            raise _NotComparable("the rows that the model gets are not those that loaders give")
         result = _compared(kept[0]["gradients"], self.gradients)
         result |= {
             "rows": rows,
@@ -208,8 +209,29 @@ def _with_running_statistics(norm: Any, x: Tensor) -> Tensor:
     return batch_norm(x, norm.running_mean, norm.running_var, norm.weight, norm.bias, False, 0.0, norm.eps)
 
 
-def _joined(parts: Sequence[Any]) -> object:
-    """Join the batches of all ranks row by row.
+class _Unknown(NamedTuple):
+    """Something of a batch that is no tensor, text or number, and no container of such."""
+
+    type: str
+
+
+def _plain(batch: object) -> object:
+    """Return what is kept of a batch: its tensors and values in lists and dictionaries."""
+    import torch
+
+    if batch is None or isinstance(batch, torch.Tensor | str | bytes | int | float):
+        return batch
+    if isinstance(batch, Mapping):
+        return {key: _plain(batch[key]) for key in batch}
+    if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
+        return {each.name: _plain(getattr(batch, each.name)) for each in dataclasses.fields(batch)}
+    if isinstance(batch, list | tuple):
+        return list(map(_plain, batch))
+    return _Unknown(type(batch).__name__)
+
+
+def _joined(own: Any, parts: Sequence[Any]) -> object:
+    """Join what was kept of the ranks' batches row by row, in the form of the one process's own batch.
 
     Raises:
         _NotComparable: they cannot be joined.
@@ -217,25 +239,33 @@ def _joined(parts: Sequence[Any]) -> object:
     import torch
 
     first = parts[0]
-    make: Any = type(first)
+    if isinstance(first, _Unknown):
+        raise _NotComparable(f"batches with a {first.type} in them cannot be joined")
     if isinstance(first, torch.Tensor):
-        if not first.dim():
+        if first.dim() and len({part.shape[1:] for part in parts}) == 1:
+            return torch.cat(list(parts))
+        if not first.dim() and all(torch.equal(part, first) for part in parts):
             return first
-        if len({part.shape[1:] for part in parts}) > 1:
-            raise _NotComparable(
-                "the rows of the ranks have different shapes, and cannot be put into one batch"
-            )
-        return torch.cat(list(parts))
+        raise _NotComparable("the rows of the ranks have different shapes, and cannot be put into one batch")
     if isinstance(first, dict):
-        return make({key: _joined([part[key] for part in parts]) for key in first})
-    if isinstance(first, tuple) and hasattr(first, "_fields"):
-        return make(*[_joined(each) for each in zip(*parts, strict=True)])
-    if isinstance(first, list | tuple):
-        if first and isinstance(first[0], str):
-            return [text for part in parts for text in part]
-        joined = [_joined(each) for each in zip(*parts, strict=True)]
-        return joined if isinstance(first, list) else tuple(joined)
+        joined = {key: _joined(_item(own, key), [part[key] for part in parts]) for key in first}
+        if not isinstance(own, Mapping):
+            return dataclasses.replace(own, **joined)
+        for key, value in joined.items():
+            own[key] = value  # type: ignore[index]
+        return own
+    if isinstance(first, list):
+        if all(isinstance(text, str) for part in parts for text in part):
+            return type(own)(text for part in parts for text in part)
+        each = [_joined(mine, theirs) for mine, *theirs in zip(own, *parts, strict=True)]
+        return type(own)(*each) if hasattr(own, "_fields") else type(own)(each)
+    if any(part != first for part in parts):
+        raise _NotComparable("the ranks' batches hold other values than tensors, and they differ")
     return first
+
+
+def _item(batch: Any, key: object) -> object:
+    return batch[key] if isinstance(batch, Mapping) else getattr(batch, str(key))
 
 
 def _compared(several: Sequence[dict[str, Tensor]], one: Sequence[dict[str, Tensor]]) -> dict[str, object]:

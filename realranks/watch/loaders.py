@@ -31,6 +31,7 @@ class Epoch(EpochNotes):
     """One pass over a loader, under way."""
 
     noted: bool = True  # one of the first
+    trains: bool = False
     #: Batches that have been drawn, and not yet handed out.
     awaited: deque[list[int]] = field(default_factory=deque)
 
@@ -50,6 +51,7 @@ class Loaders:
         self._notes = notes
         self._kept: list[DataLoader[object]] = []  # in the order of the notes
         self._newest: LoaderNotes | None = None
+        self._pass: Epoch | None = None  # that of the newest batch
         self._datasets: list[object] = []
         self._rows = 0
         # By the iterator itself: the id of one that has ended is soon used again for the next epoch's.
@@ -59,14 +61,18 @@ class Loaders:
         self._batched: WeakSet[_BaseDataLoaderIter] = WeakSet()  # what they give is a batch
 
     def trained(self) -> None:
-        """Mark the newest loader as one that trains a model."""
+        """Mark the newest loader, and its pass, as one that trains a model."""
         if self._newest is not None:
             self._newest.trains = True
+        if self._pass is not None:
+            self._pass.trains, self._pass.evaluates = True, False
 
     def evaluated(self) -> None:
-        """Mark the newest loader as one that a DDP model is called on without gradients."""
+        """Mark the newest loader, and its pass, as one that a DDP model is called on without gradients."""
         if self._newest is not None:
             self._newest.evaluates = True
+        if self._pass is not None:
+            self._pass.evaluates = not self._pass.trains
 
     def wrap(self, stack: ExitStack, replace: Replace, noting: Loaders) -> None:
         """Note what every loader draws, until the stack is closed; `noting` has these methods and never raises."""
@@ -117,7 +123,7 @@ class Loaders:
         """Record the rows of a batch that an iterator returned."""
         self._notes.counts.batches += 1
         self._newest = self._loaders.get(iterator)
-        epoch = self._epochs.get(iterator)
+        self._pass = epoch = self._epochs.get(iterator)
         if epoch is None or not epoch.noted:
             return
         numbers = epoch.awaited.popleft() if epoch.awaited else None

@@ -99,7 +99,7 @@ def test_how_they_differ_is_named(script, how, words):
     ("how", "why"),
     [
         ("noise", "the script draws random numbers in its step"),
-        ("own_rows", "the model gets other rows than those that loaders give"),
+        ("own_rows", "the rows that the model gets are not those that loaders give"),
         ("for_the_ranks", "one process asks for more batches before its first optimizer step"),
     ],
 )

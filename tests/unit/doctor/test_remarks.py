@@ -210,3 +210,17 @@ def test_it_says_at_how_many_moments_weights_were_compared():
         "weights compared at 2 moments",
         "parameters that no DDP model holds compared at 3 moments",
     ]
+
+
+def test_inputs_are_compared_where_there_is_no_loader():
+    def said(*inputs, **more):
+        told = [
+            notes(models=[{**models(0)[0], "inputs": list(each)}], weights=weights(1), **more)
+            for each in inputs
+        ]
+        return [sentence for sentence in checked(watched(*told)) if "inputs" in sentence]
+
+    assert said((1, 2, 3), (1, 2, 3)) == ["the first inputs: the same on all ranks"]
+    assert said((1, 2, 3), (4, 5, 6)) == ["the first inputs: different on each rank"]
+    assert said((), ()) == []
+    assert said((1, 2, 3), (1, 2, 3), loaders=[drawn(0, 1)]) == []
