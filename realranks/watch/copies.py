@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import zlib
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from realranks.watch.digest import digest
@@ -15,21 +16,24 @@ if TYPE_CHECKING:
 _MAX_PARAMETERS = 400
 
 
-def copies_of(wrapper: DistributedDataParallel) -> list[int]:
-    """Return a checksum of each live module that has parameters of the same shapes, and none of the model's own."""
+def copies_of(wrapper: DistributedDataParallel, trained: Collection[int]) -> list[int]:
+    """Return a checksum of each live module that has parameters of the same shapes, and is not trained itself.
+
+    Args:
+        trained: the ids of the parameters of DDP models, and of those that an optimizer steps.
+    """
     from torch import nn
 
-    own = list(wrapper.module.parameters())
-    shapes = [parameter.shape for parameter in own]
-    if not 0 < len(own) <= _MAX_PARAMETERS:
+    shapes = [parameter.shape for parameter in wrapper.module.parameters()]
+    if not 0 < len(shapes) <= _MAX_PARAMETERS:
         return []
     found: dict[int, int] = {}
     for each in gc.get_objects():
         # An instance may answer isinstance() with code of its own; its type does not.
-        if not issubclass(type(each), nn.Module) or type(each) is type(wrapper):
+        if not issubclass(type(each), nn.Module):
             continue
         theirs = list(each.parameters())
-        if len(theirs) == len(own) and theirs[0] is not own[0] and [p.shape for p in theirs] == shapes:
+        if [p.shape for p in theirs] == shapes and not any(id(p) in trained for p in theirs):
             crc = 0
             for parameter in theirs:
                 crc = zlib.crc32(str(digest(parameter).crc).encode(), crc)

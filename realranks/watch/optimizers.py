@@ -40,11 +40,16 @@ class Stepped:
         """Check for the first parameter of these optimizers."""
         return self.first is not None and self.first() is parameter
 
+    def parameters(self) -> set[int]:
+        """Return the ids of the parameters that it steps."""
+        optimizer = self.optimizer()
+        return {id(p) for group in optimizer.param_groups for p in group["params"]} if optimizer else set()
+
     def models(self, wrappers: Sequence[DistributedDataParallel | None]) -> frozenset[int]:
         """Return the numbers of the DDP models whose parameters it steps; cached until there are more models."""
         optimizer = self.optimizer()
         if self._models[0] != len(wrappers) and optimizer is not None:
-            mine = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+            mine = self.parameters()
             held = frozenset(
                 number
                 for number, wrapper in enumerate(wrappers)

@@ -450,13 +450,15 @@ class Probe:
 
     def finish(self) -> None:
         """Record the weights at the end of training; a second call replaces the first one's record."""
+        trained = {id(p) for each in self.models if (ddp := each.wrapper()) for p in ddp.module.parameters()}
+        trained = trained.union(*(each.parameters() for each in self.optimizers.found))
         for model in self.models:
             wrapper = model.wrapper()
             # One from an earlier cell that is not used here is none of this run's business.
             if wrapper is not None and (model.forwards or not model.found):
                 self.looked_for_changes(model, wrapper, -1)
                 self.notes.weights.append(weight_check(wrapper, model.number, -1, model.frozen, self.unseen))
-                model.copies = copies_of(wrapper)
+                model.copies = copies_of(wrapper, trained)
         wrappers = [model.wrapper() for model in self.models]
         for each in self.optimizers.found:
             optimizer = each.optimizer()
