@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from realranks.watch.patches import replace
+from realranks.watch.probe import kinds_with_modes
 from realranks.watch.watching import watching
 
 if TYPE_CHECKING:
@@ -103,9 +104,8 @@ class _FirstStep:
     def built(self, module: nn.Module) -> None:
         """Keep a model's weights, or take the kept ones; switch off what depends on chance or on the batch."""
         import torch
-        from torch.nn.modules.batchnorm import _BatchNorm
-        from torch.nn.modules.dropout import _DropoutNd
 
+        norms, drops = kinds_with_modes()
         file = self.folder / f"weights-{len(self.models)}.pt"
         self.models.append(module)
         if self.ranks:
@@ -114,11 +114,11 @@ class _FirstStep:
             torch.save(module.state_dict(), file)
         module.register_forward_pre_hook(self.called, with_kwargs=True)
         for part in module.modules():
-            if isinstance(part, _DropoutNd) and part.p:
+            if isinstance(part, drops) and part.p:
                 part.p = 0.0
                 self.switched_off.add("dropout")
-            elif isinstance(part, _BatchNorm) and part.track_running_stats:
-                part.forward = types.MethodType(_with_running_statistics, part)  # type: ignore[method-assign]
+            elif isinstance(part, norms) and part.track_running_stats:
+                part.forward = types.MethodType(_with_running_statistics, part)
                 self.switched_off.add("batch normalisation")
 
     def called(self, module: nn.Module, arguments: object, options: object) -> None:

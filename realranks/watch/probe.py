@@ -11,7 +11,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from realranks.outcome.probe_notes import (
     Counts,
@@ -466,13 +466,19 @@ class Probe:
                 self.notes.outside.append(outside_check(optimizer, wrappers, each.number, -1, self.unseen))
 
 
-def _has_modes(module: nn.Module) -> bool:
-    """Check whether the module computes something else in evaluation mode."""
+def kinds_with_modes() -> tuple[tuple[type[Any], ...], tuple[type[Any], ...]]:
+    """Return the kinds of batch normalisation, and of dropout: they compute something else in evaluation mode."""
     from torch import nn
 
     norms = nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm
     drops = nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout
-    return isinstance(module, norms) or (isinstance(module, drops) and module.p > 0)
+    return norms, drops
+
+
+def _has_modes(module: nn.Module) -> bool:
+    """Check whether the module computes something else in evaluation mode."""
+    norms, drops = kinds_with_modes()
+    return isinstance(module, norms) or (isinstance(module, drops) and bool(module.p > 0))
 
 
 def _in_evaluation(module: nn.Module) -> tuple[str, ...]:
