@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from realranks.doctor.notes import Notes, notes_of
 from realranks.doctor.sentences import diagnosis
 from realranks.doctor.words import rank_list
+from realranks.outcome.fold import fold
 from realranks.outcome.outcome import Diagnosis, Ending, Kind, Outcome
 from realranks.outcome.places import place_name
 
@@ -60,7 +61,4 @@ def _written_together(outcome: Outcome, notes: Notes) -> Iterator[tuple[str, dic
 
 
 def _places(writers: dict[int, str]) -> str:
-    places: dict[str, list[int]] = {}
-    for rank, line in writers.items():
-        places.setdefault(line, []).append(rank)
-    return " and ".join(f"{rank_list(ranks)} at {line}" for line, ranks in places.items())
+    return " and ".join(f"{rank_list(row.ranks)} at {row.text}" for row in fold(writers))

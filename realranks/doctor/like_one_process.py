@@ -30,10 +30,20 @@ class Comparison:
     switched_off: tuple[str, ...] = ()
     why_not: str = ""
 
+    @property
+    def a_factor(self) -> bool:
+        """Whether they differ by a factor only, up to rounding."""
+        return self.rest <= _ROUNDING
+
+    @property
+    def alike(self) -> bool:
+        """Whether they are the same, up to rounding."""
+        return self.a_factor and abs(self.factor - 1) <= _ROUNDING
+
 
 def unlike_one_process(outcome: Outcome, found: Comparison) -> Diagnosis | None:
     """Explain how the ranks' first gradients differ from those of one process; None if they do not, or nobody knows."""
-    if found.why_not or (abs(found.factor - 1) <= _ROUNDING and found.rest <= _ROUNDING):
+    if found.why_not or found.alike:
         return None
     ranks = len(found.rows)
     words = {
@@ -44,7 +54,7 @@ def unlike_one_process(outcome: Outcome, found: Comparison) -> Diagnosis | None:
         "most": names_in_a_row(list(found.most)),
         "rows": " and ".join(map(str, found.rows)),
     }
-    if found.rest <= _ROUNDING:
+    if found.a_factor:
         near = {"unlike_one_process.divided": 1 / ranks, "unlike_one_process.added": float(ranks)}
         name = next(
             (name for name, n in near.items() if abs(found.factor / n - 1) <= _ROUNDING),
@@ -62,11 +72,11 @@ def compared_with_one(found: Comparison) -> list[str]:
     if found.why_not:
         return [f"not compared with one process: {found.why_not}"]
     told = []
-    if found.rest > _ROUNDING and found.drawn:
+    if not found.a_factor and found.drawn:
         told.append(
             "not compared with one process: the script draws random numbers in its step, which are others there"
         )
-    elif abs(found.factor - 1) <= _ROUNDING and found.rest <= _ROUNDING:
+    elif found.alike:
         rows = sum(found.rows)
         told.append(f"the first gradients are those of one process with the {rows} rows of all ranks")
     if found.switched_off:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from realranks.doctor.sentences import diagnosis
 from realranks.doctor.words import at_line, lines_of, rank_list
+from realranks.outcome.fold import Folded, fold
 from realranks.outcome.outcome import Collective, Ending, Kind, Outcome, RankError, Waiting
 from realranks.outcome.places import Frame, is_learners
 
@@ -225,8 +226,8 @@ def _judge(log: _Log, name: str, group: Mapping[int, _Member]) -> Outcome:
     elif len(sides) > 1:
         ops = {work.op for work in here.values()}
         kind = "different_sizes.in_log" if len(ops) == 1 else "different_collectives.in_log"
-        words["sides"] = ", and ".join(f"{text} on {rank_list(ranks)}" for text, ranks in sides.items())
-        rest = min(sides.values(), key=len)
+        words["sides"] = ", and ".join(f"{side.text} on {rank_list(side.ranks)}" for side in sides)
+        rest = min((list(side.ranks) for side in sides), key=len)
         culprits = rest if len(rest) * 2 < len(here) else []
     elif behind:
         few = len(here) < len(behind)
@@ -270,13 +271,10 @@ def _judge(log: _Log, name: str, group: Mapping[int, _Member]) -> Outcome:
     )
 
 
-def _sides(works: Mapping[int, Collective]) -> dict[str, list[int]]:
+def _sides(works: Mapping[int, Collective]) -> list[Folded]:
     """Group the ranks by what they have brought to one collective; by the operation alone where sizes may differ."""
     ops = {work.op for work in works.values()}
-    sides: dict[str, list[int]] = {}
-    for rank, work in works.items():
-        sides.setdefault(_text(work) if ops <= _ALIKE else f"{work.op}()", []).append(rank)
-    return sides
+    return fold({rank: _text(work) if ops <= _ALIKE else f"{work.op}()" for rank, work in works.items()})
 
 
 def _text(work: Collective) -> str:

@@ -16,11 +16,10 @@ from realranks.doctor.words import at_line
 from realranks.outcome.outcome import Kind, Outcome
 from realranks.ranks.codec import decode
 from realranks.ranks.kernel.gang import Gang, LaunchError
+from realranks.ranks.messages import Around
 from realranks.scripts.examine import Examination
 from realranks.scripts.launching import starts_its_ranks
-
-#: `watch.first_step.first_step`, which only ranks import.
-_AROUND = "realranks.watch.first_step:first_step"
+from realranks.watch.around import COMPARISON, as_first_step
 
 
 def compare_with_one_process(
@@ -48,7 +47,9 @@ def compare_with_one_process(
             "--like-one-process is for scripts that torchrun starts."
         )
     with tempfile.TemporaryDirectory(prefix="realranks-") as folder:
-        several = _run(Gang(ranks, init=False, method=method), script, arguments, {"folder": folder}, timeout)
+        several = _run(
+            Gang(ranks, init=False, method=method), script, arguments, as_first_step(folder), timeout
+        )
         if several.kind is not Kind.OK:
             return Examination(several, ())
         if not (Path(folder) / "0.pt").exists():
@@ -56,10 +57,10 @@ def compare_with_one_process(
                 several, ("not compared with one process: no optimizer of a DDP model made a step",)
             )
         alone = _run(
-            Gang(1, init=False, method=method), script, arguments, {"folder": folder, "ranks": ranks}, timeout
+            Gang(1, init=False, method=method), script, arguments, as_first_step(folder, ranks), timeout
         )
         try:
-            told = json.loads((Path(folder) / "comparison.json").read_text(encoding="utf-8"))
+            told = json.loads((Path(folder) / COMPARISON).read_text(encoding="utf-8"))
         except FileNotFoundError:
             error = next(iter(alone.errors.values()), None)
             how = (
@@ -72,12 +73,9 @@ def compare_with_one_process(
     )
 
 
-def _run(
-    gang: Gang, script: str, arguments: Sequence[str], options: dict[str, str | int], timeout: float
-) -> Outcome:
+def _run(gang: Gang, script: str, arguments: Sequence[str], around: Around, timeout: float) -> Outcome:
     try:
         gang.wait_ready()
-        around = (_AROUND, options)
         path = os.path.abspath(script)
         outcome = gang.run_script(path, arguments, timeout=timeout, around=around, repair=False).settled()
     finally:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import zlib
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from realranks.watch.alive import alive
 from realranks.watch.digest import digest
 
 if TYPE_CHECKING:
@@ -28,10 +28,7 @@ def copies_of(wrapper: DistributedDataParallel, trained: Collection[int]) -> lis
     if not 0 < len(shapes) <= _MAX_PARAMETERS:
         return []
     found: dict[int, int] = {}
-    for each in gc.get_objects():
-        # An instance may answer isinstance() with code of its own; its type does not.
-        if not issubclass(type(each), nn.Module):
-            continue
+    for each in alive(nn.Module):
         theirs = list(each.parameters())
         if [p.shape for p in theirs] == shapes and not any(id(p) in trained for p in theirs):
             crc = 0

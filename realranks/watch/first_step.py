@@ -14,18 +14,19 @@ import json
 import os
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from realranks.watch.around import COMPARISON
 from realranks.watch.patches import replace
 from realranks.watch.probe import kinds_with_modes
+from realranks.watch.rows import number_of_rows
 from realranks.watch.watching import watching
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-#: What the one rank leaves in the folder: the comparison, or why there is none.
-RESULT = "comparison.json"
 _MAX_NAMES = 3
 
 _Function = Callable[..., Any]
@@ -58,7 +59,7 @@ def first_step(folder: str, ranks: int = 0) -> Iterator[None]:
         except _Done:
             pass
         except _NotComparable as error:
-            (taking.folder / RESULT).write_text(json.dumps({"why_not": str(error)}), encoding="utf-8")
+            (taking.folder / COMPARISON).write_text(json.dumps({"why_not": str(error)}), encoding="utf-8")
 
 
 class _FirstStep:
@@ -123,12 +124,7 @@ class _FirstStep:
 
     def called(self, module: nn.Module, arguments: object, options: object) -> None:
         """Count the rows that a model gets."""
-        import torch
-        from torch.utils import _pytree
-
-        leaves = _pytree.tree_leaves((arguments, options))
-        sizes = [len(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.dim()]
-        self.rows += max(sizes, default=0)
+        self.rows += number_of_rows((arguments, options))
 
     def given(self, iterator: object, batch: object) -> object:
         """Keep a batch; or return that of all ranks in its place."""
@@ -144,15 +140,16 @@ class _FirstStep:
         self.batches[number].append(_plain(batch) if not self.ranks else None)
         return self._of_all(number, index, batch) if self.ranks else batch
 
-    def _of_all(self, number: int, index: int, own: object) -> object:
+    @cached_property
+    def kept(self) -> list[dict[str, Any]]:
+        """What each rank has left."""
         import torch
 
-        kept = [
-            torch.load(self.folder / f"{rank}.pt", weights_only=False)["batches"]
-            for rank in range(self.ranks)
-        ]
+        return [torch.load(self.folder / f"{rank}.pt", weights_only=False) for rank in range(self.ranks)]
+
+    def _of_all(self, number: int, index: int, own: object) -> object:
         try:
-            return _joined(own, [batches[number][index] for batches in kept])
+            return _joined(own, [each["batches"][number][index] for each in self.kept])
         except IndexError:
             why = "one process asks for more batches before its first optimizer step than each rank did"
             raise _NotComparable(why) from None
@@ -183,17 +180,16 @@ class _FirstStep:
                 mine | ({"gradients": self.gradients} if rank == 0 else {}), self.folder / f"{rank}.pt"
             )
             raise _Done
-        kept = [torch.load(self.folder / f"{rank}.pt", weights_only=False) for rank in range(self.ranks)]
-        rows = [each["rows"] for each in kept]
+        rows = [each["rows"] for each in self.kept]
         if sum(rows) != self.rows or not self.rows:
             raise _NotComparable("the rows that the model gets are not those that loaders give")
-        result = _compared(kept[0]["gradients"], self.gradients)
+        result = _compared(self.kept[0]["gradients"], self.gradients)
         result |= {
             "rows": rows,
-            "drawn": drawn or any(each["drawn"] for each in kept),
+            "drawn": drawn or any(each["drawn"] for each in self.kept),
             "switched_off": sorted(self.switched_off),
         }
-        (self.folder / RESULT).write_text(json.dumps(result), encoding="utf-8")
+        (self.folder / COMPARISON).write_text(json.dumps(result), encoding="utf-8")
         raise _Done
 
 

@@ -5,12 +5,12 @@ Used inside a rank, within `watching`.
 
 from __future__ import annotations
 
-import gc
 import sys
 from typing import TYPE_CHECKING
 
 from realranks.outcome.places import is_learners
 from realranks.outcome.probe_notes import ProbeNotes
+from realranks.watch.alive import alive
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,8 +31,7 @@ class Graphs:
             return
         import torch
 
-        # An instance may answer isinstance() with code of its own; its type does not.
-        tensors = [each for each in gc.get_objects() if issubclass(type(each), torch.Tensor)]
+        tensors = alive(torch.Tensor)
         held = {id(each): _reachable(each) for each in tensors if each.grad_fn is not None}
         self._notes.nodes.append(len(set().union(*held.values())))
         if step == _STEPS[-1] and held:

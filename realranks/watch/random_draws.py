@@ -17,6 +17,7 @@ from typing import NamedTuple, ParamSpec, TypeVar
 from realranks.outcome.probe_notes import Draw, ProbeNotes
 from realranks.watch.guard import Replace
 from realranks.watch.lines import learners_line
+from realranks.watch.rows import number_of_rows
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -64,16 +65,8 @@ class RandomDraws:
         """Record what was drawn since the last pass; one with these arguments is about to begin."""
         if self._passes > _MAX_PASSES:
             return
-        import torch
-        from torch.utils import _pytree
-
         self._passes += 1
-        sizes = [
-            len(each)
-            for each in _pytree.tree_leaves(arguments)
-            if isinstance(each, torch.Tensor) and each.dim()
-        ]
-        rows = max(sizes, default=0)
+        rows = number_of_rows(arguments)
         for name, now in _states().items():
             if name in self._last:
                 numbers = _numbers(self._last[name], now)

@@ -71,6 +71,15 @@ def rows_of(batch: object, numbers: Sequence[int] | None) -> list[Row]:
     ]
 
 
+def number_of_rows(arguments: object) -> int:
+    """Return how many rows a model is called with: the longest first dimension of its tensors, nested ones included."""
+    import torch
+    from torch.utils import _pytree
+
+    leaves = _pytree.tree_leaves(arguments)
+    return max((len(each) for each in leaves if isinstance(each, torch.Tensor) and each.dim()), default=0)
+
+
 def _bytes_of(part: Tensor) -> Iterator[bytes]:
     import torch
 
