@@ -142,7 +142,7 @@ class _FirstStep:
 
     @cached_property
     def kept(self) -> list[dict[str, Any]]:
-        """What each rank has left."""
+        """Load what each rank has left."""
         import torch
 
         return [torch.load(self.folder / f"{rank}.pt", weights_only=False) for rank in range(self.ranks)]
