@@ -61,7 +61,7 @@ if os.environ["RANK"] != "2":
 # > ([`_is_barrier_after_init`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/distributed/distributed_c10d.py#L1411)), and the
 # > communicator is made by the first collective, unless you give a `device_id`
 # > ([docstring](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/distributed/distributed_c10d.py#L1741)). Your script then
-# > stands in DDP's constructor. (Read, not run: it needs GPUs.)
+# > waits in DDP's constructor. (Read, not run: it needs GPUs.)
 #
 # | | key in the message | its last number | who has not come |
 # | --- | --- | --- | --- |

@@ -74,7 +74,7 @@ _LAYERS = 5
 
 
 def three_ways() -> dict[str, tuple[dict[str, int], list[tuple[str, int, list[bool]]]]]:
-    """Return, by the way of sharding, the calls of one step, and which layers are whole at each moment."""
+    """Return, by the kind of sharding, the calls of one step, and which layers are whole at each moment."""
     import torch.distributed as dist
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
