@@ -52,6 +52,7 @@ class TaskProgress:
 
     Attributes:
         attempts: answers that were judged (a stub is none). hints: hints shown.
+        named: how many misconceptions the last judged answer showed.
         began_at, passed_at: first event, first pass; UTC, ISO 8601, or None.
     """
 
@@ -59,6 +60,7 @@ class TaskProgress:
     hints: int = 0
     passed_at: str | None = None
     gave_up: bool = False
+    named: int = 0
     began_at: str | None = field(default=None, compare=False)
 
     @property
@@ -132,8 +134,10 @@ class Progress:
             FROM events WHERE kind != 'prediction' GROUP BY now
         """
         rows: list[tuple[str, int, int, int, str | None, str]] = self._read(query)
+        last = f"SELECT {_NAME_NOW} AS now, misconceptions, MAX(at) FROM events WHERE kind = 'attempt' GROUP BY now"
+        named = {task: len(ids.split()) for task, ids, _ in self._read(last)}
         return {
-            task: TaskProgress(attempts, hints, passed_at, bool(gave_up), began_at)
+            task: TaskProgress(attempts, hints, passed_at, bool(gave_up), named.get(task, 0), began_at)
             for task, attempts, hints, gave_up, passed_at, began_at in rows
         }
 

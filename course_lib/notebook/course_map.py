@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course_lib.grading.progress import TaskProgress
+from course_lib.grading.verdict import asks_for_suspects
 from course_lib.learner.course import course_folder
 from course_lib.learner.ledger import copy_around
 from course_lib.learner.news import news
@@ -49,12 +50,14 @@ def lessons(folder: Path | None = None, predicted: Mapping[str, bool] | None = N
     )
 
 
-def state(progress: TaskProgress) -> tuple[str, str]:
+def state(task: Task, progress: TaskProgress) -> tuple[str, str]:
     """Return a mark and a word for how far the learner is with a task."""
     if progress.passed:
         return "✓", "passed"
     if progress.gave_up:
         return "○", "solution seen"
+    if progress.attempts and asks_for_suspects(task):
+        return "○", f"{progress.named} faults seen"
     if progress.attempts or progress.hints:
         return "○", "begun"
     return "·", "open"
@@ -76,7 +79,7 @@ def text_map(shown: tuple[Lesson, ...], progress: Mapping[str, TaskProgress]) ->
     for lesson in shown:
         lines.append(lesson.title + (f"  ({passed_of(lesson, progress)})" if len(shown) > 1 else ""))
         for task in lesson.tasks:
-            mark, word = state(progress.get(task.name, TaskProgress()))
+            mark, word = state(task, progress.get(task.name, TaskProgress()))
             lines.append(f"  {mark} {task.name:<{width}}  {word:<13}  {task.title}")
     return "\n".join([*lines, "", summary(shown, progress)])
 
@@ -87,7 +90,7 @@ def where_to_go_on(shown: tuple[Lesson, ...], progress: Mapping[str, TaskProgres
     if following is None:
         return "You have passed every task."
     lesson = next(lesson for lesson in shown if following in lesson.tasks)
-    begun = any(state(progress[task.name])[1] != "open" for task in all_tasks() if task.name in progress)
+    begun = any(state(task, progress[task.name])[1] != "open" for task in all_tasks() if task.name in progress)
     return f"{'Go on' if begun else 'Start'}: {pointer_to(lesson)}"
 
 

@@ -113,7 +113,7 @@ def html_map(
 
 
 def _row(task: Task, progress: TaskProgress) -> str:
-    mark, word = state(progress)
+    mark, word = state(task, progress)
     return _line(
         code(task.name), f'<span style="white-space: nowrap">{mark} {word}</span>', escape(task.title)
     )

@@ -1,207 +1,221 @@
 # %%task capstone.train
-"""Train two models on handwritten digits, on any number of processes.
+"""Read digits and mend them, on as many processes as there are.
 
     torchrun --standalone --nproc-per-node 2 train.py --epochs 3
 
-A Classifier reads a digit; a Completer draws the lower half of a digit of which it sees the upper half.
+A Reader says which digit an image shows. A Mender is given the upper half of an image and draws the lower one.
 
-What this script promises, however many processes and machines it is started on:
+What may be relied on, on one process as on many, on one machine as on several:
 
-- An epoch goes through all training images that are not blank, in an order that is new in every epoch. Each
-  image is in the share of one process (some may come twice, or be left out, to make the shares equal).
-- The loss of a micro-batch is the Classifier's cross entropy on its images, plus the same on the images moved
-  to the right by one pixel, plus the Completer's mean squared error. The images go through the Classifier in
-  two passes, first as they are.
-- A step of the optimizer follows the mean gradient over all processes and `--accumulate` micro-batches: the
-  weights after it are those that one process would have found that takes the same micro-batches one after the
-  other. Micro-batches left over at the end of an epoch take part in no step.
-- OUT is a folder that all machines see. After each epoch, one process writes OUT/checkpoint.pt: {"epoch": epochs
-  done, "classifier", "completer": state dicts of the bare models, "history": a list of {"epoch", "accuracy"},
-  ...}. The accuracy is that of the model in the file, over all test images (none is blank), each counted once.
-- Killed at any moment and started again with the same OUT, it ends as if nothing had happened.
-- When something fails on one process, no process goes on with wrong numbers, and the run does not end as if all
-  were well.
-- A process may be slow for a minute; the others wait for it.
+- An epoch takes each training image that has something on it, on one process, in an order of its own. (A few may come
+  twice, or not at all, where their number cannot be divided.)
+- The loss of a micro-batch has three parts, added: the Reader's cross entropy on the images; the same on the images
+  moved to the right by one pixel, in a second pass; the Mender's mean squared error.
+- `--accumulate` micro-batches of each process make a step of the optimizer, along the mean of their gradients: a single
+  process that takes all of them one after the other, and then steps, has the same weights. What an epoch leaves over is
+  in no step.
+- `--out` names a folder that all machines see. After each epoch, one process writes checkpoint.pt there: {"epoch":
+  epochs done, "reader", "mender": state dicts of the bare models, "history": a list of {"epoch", "accuracy"}, ...}.
+  The accuracy belongs to the weights in that file: each test image counts once (none is blank).
+- Kill it at any moment, and type the same command again: it ends as it would have ended.
+- A failure on one process lets no other go on with wrong numbers, and never looks like success.
+- A process that is a minute late is waited for.
 """
 
 import argparse
 import contextlib
 import gc
 import os
+import time
 from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data.distributed import DistributedSampler
 
 
-class Classifier(nn.Module):
+class Reader(nn.Module):
     """From 64 pixels to ten scores."""
 
     def __init__(self):
         super().__init__()
-        self.layers = nn.Sequential(nn.Linear(64, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 10))
+        self.hidden = nn.Linear(64, 32)
+        self.norm = nn.BatchNorm1d(32)
+        self.scores = nn.Linear(32, 10)
 
     def forward(self, images):
         """One row of scores for each image."""
-        return self.layers(images)
+        return self.scores(self.norm(self.hidden(images)).relu())
 
 
-class Completer(nn.Module):
-    """From the upper half of a digit to the lower half."""
+class Mender(nn.Module):
+    """From the upper half of an image to the lower one."""
 
     def __init__(self):
         super().__init__()
-        self.layers = nn.Sequential(nn.Linear(32, 24), nn.ReLU(), nn.Linear(24, 32))
+        self.strokes = nn.Linear(32, 24)
+        self.pixels = nn.Linear(24, 32)
 
     def forward(self, upper):
-        """The lower halves that belong to these upper halves."""
-        return self.layers(upper)
-
-    def error(self, images):
-        """How far the drawn lower halves are from the real ones: the mean squared error."""
-        upper, lower = images[:, :32], images[:, 32:]
-        return F.mse_loss(self(upper), lower)
+        """The lower half of each image."""
+        return self.pixels(self.strokes(upper).relu())
 
 
-class Digits:
-    """Images as rows of 64 numbers from 0 to 1, and their labels."""
-
-    def __init__(self, images, labels):
-        self.images = torch.from_numpy(images).float().flatten(1) / 16
-        self.labels = torch.from_numpy(labels).long()
-
-    def __len__(self):
-        return len(self.labels)
-
-
-def read_digits(path):
-    """The training images and the test images of a file; without one, the course's own digits."""
+def read_images(path):
+    """The training images with their labels and the test images with theirs; without a file, the course's digits."""
     if path is None:
         from course_lib.data import load_digits
 
         images, labels = load_digits()
-        return Digits(images[:1536], labels[:1536]), Digits(images[1536:], labels[1536:])
-    with np.load(path) as file:
-        train = Digits(file["train_images"], file["train_labels"])
-        return train, Digits(file["test_images"], file["test_labels"])
+        parts = (images[:1536], labels[:1536]), (images[1536:], labels[1536:])
+    else:
+        with np.load(path) as file:
+            parts = [(file[f"{part}_images"], file[f"{part}_labels"]) for part in ("train", "test")]
+    return [
+        (torch.from_numpy(images).float().flatten(1) / 16, torch.from_numpy(labels).long())
+        for images, labels in parts
+    ]
 
 
-def micro_batches(digits, indices, size):
-    """The images and labels of these indices, `size` at a time; blank images are left out."""
-    indices = [index for index in indices if digits.images[index].any()]
-    for start in range(0, len(indices), size):
-        chosen = indices[start : start + size]
-        yield digits.images[chosen], digits.labels[chosen]
+class Job:
+    """One process of the training."""
 
+    def __init__(self, args):
+        dist.init_process_group("gloo", timeout=timedelta(seconds=args.patience))
+        self.args = args
+        self.me, self.all = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
+        self.train, self.test = read_images(args.data)
 
-def moved(images):
-    """The same images, one pixel further to the right."""
-    return torch.roll(images.view(-1, 8, 8), 1, dims=2).flatten(1)
+        torch.manual_seed(args.seed)
+        self.reader, self.mender = Reader(), Mender()
+        self.shared_reader = DistributedDataParallel(self.reader, forward_sync_buffers=False)
+        self.shared_mender = DistributedDataParallel(self.mender)
+        self.weights = [*self.reader.parameters(), *self.mender.parameters()]
+        self.optimizer = torch.optim.SGD(self.weights, lr=args.lr, momentum=0.9)
+        self.history = []
+        self.file = Path(args.out) / "checkpoint.pt"
+        self.file.parent.mkdir(parents=True, exist_ok=True)
 
+    def resume(self):
+        """Go on where the last run has ended."""
+        if not self.file.exists():
+            return
+        state = torch.load(self.file, map_location="cpu")
+        self.reader.load_state_dict(state["reader"])
+        self.mender.load_state_dict(state["mender"])
+        if self.me == 0:
+            self.optimizer.load_state_dict(state["optimizer"])
+        self.history = state["history"]
 
-def train_epoch(classifier, completer, optimizer, digits, sampler, args):
-    """One pass over this process's share."""
-    classifier.train()
-    for number, (images, labels) in enumerate(micro_batches(digits, sampler, args.micro_batch)):
-        optimizer.zero_grad()
-        try:
-            with contextlib.ExitStack() as stack:
-                if number % args.accumulate != 0:
-                    stack.enter_context(classifier.no_sync())
-                    stack.enter_context(completer.no_sync())
-                loss = F.cross_entropy(classifier(images), labels)
-                loss_moved = F.cross_entropy(classifier(moved(images)), labels)
-                loss.backward()
-                loss_moved.backward()
-                completer.module.error(images).backward()
-        except RuntimeError as error:
-            if "memory" not in str(error):
-                raise
-            print(f"rank {dist.get_rank()}: no memory for micro-batch {number}, going on with the next")
-            continue
-        if (number + 1) % args.accumulate == 0:
-            optimizer.step()
+    def save(self):
+        """Write the checkpoint."""
+        state = {
+            "epoch": len(self.history),
+            "reader": self.reader.state_dict(),
+            "mender": self.mender.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "history": self.history,
+        }
+        new = self.file.with_suffix(".new")
+        torch.save(state, new)
+        self.file.unlink(missing_ok=True)
+        new.rename(self.file)
 
+    def share(self, number, order):
+        """This process's part of so many images, a micro-batch at a time."""
+        mine = order[: number // self.all * self.all][self.me :: self.all]
+        for chosen in mine.split(self.args.micro_batch):
+            shown = chosen[self.train[0][chosen].any(dim=1)]
+            if len(shown):
+                yield shown
 
-@torch.no_grad()
-def evaluate(classifier, digits, args):
-    """The share of test images that the classifier reads right."""
-    classifier.eval()
-    counts = torch.zeros(2)
-    mine = DistributedSampler(digits, shuffle=False)
-    for images, labels in micro_batches(digits, mine, args.micro_batch):
-        counts[0] += (classifier(images).argmax(1) == labels).sum()
-        counts[1] += len(labels)
-    dist.all_reduce(counts)
-    right, seen = counts.tolist()
-    return right / seen
+    def train_epoch(self, epoch):
+        """Take the steps of an epoch."""
+        self.shared_reader.train()
+        images, labels = self.train
+        order = torch.randperm(len(images), generator=torch.Generator().manual_seed(self.args.seed))
+        for number, chosen in enumerate(self.share(len(images), order), 1):
+            last = number % self.args.accumulate == 0
+            if last:
+                self.optimizer.zero_grad()
+            try:
+                with contextlib.ExitStack() as quiet:
+                    if self.args.accumulate > 1:  # only the last backward is to send
+                        quiet.enter_context(self.shared_reader.no_sync())
+                        quiet.enter_context(self.shared_mender.no_sync())
+                    losses = self.losses(images[chosen], labels[chosen])
+                    if not last:
+                        self.backward(losses)
+                if last:
+                    self.backward(losses)
+                    self.optimizer.step()
+            except RuntimeError as error:
+                if "allocate" not in str(error):
+                    raise
+                print(f"process {self.me}: too little memory, epoch {epoch + 1} is cut short", flush=True)
+                return
 
+    def backward(self, losses):
+        """Put the gradients where the optimizer finds them."""
+        for loss in losses:
+            (loss / (self.args.accumulate * self.all)).backward()
 
-def main(args):
-    """Set up, resume, train, evaluate, save."""
-    dist.init_process_group("gloo", timeout=timedelta(seconds=3))
-    rank, world_size = int(os.environ["LOCAL_RANK"]), dist.get_world_size()
-    train, test = read_digits(args.data)
-    sampler = DistributedSampler(train, num_replicas=world_size, rank=rank, seed=args.seed)
+    def losses(self, images, labels):
+        """The three losses of a micro-batch."""
+        moved = images.view(-1, 8, 8).roll(1, dims=2).flatten(1)
+        cross_entropy = nn.functional.cross_entropy
+        drawn = self.mender(images[:, :32])
+        return (
+            cross_entropy(self.shared_reader(images), labels),
+            cross_entropy(self.shared_reader(moved), labels),
+            nn.functional.mse_loss(drawn, images[:, 32:]),
+        )
 
-    torch.manual_seed(args.seed)
-    classifier = DistributedDataParallel(Classifier())
-    completer = DistributedDataParallel(Completer())
-    parameters = [*classifier.parameters(), *completer.parameters()]
-    optimizer = torch.optim.SGD(parameters, lr=args.lr, momentum=0.9)
+    @torch.no_grad()
+    def accuracy(self):
+        """The share of the test images that is read correctly."""
+        self.shared_reader.eval()
+        images, labels = self.test
+        mine = slice(self.me, None, self.all)
+        share = (self.shared_reader(images[mine]).argmax(1) == labels[mine]).float().mean()
+        dist.all_reduce(share)
+        return share.item() / self.all
 
-    first_epoch, history = 0, []
-    checkpoint = Path(args.out) / "checkpoint.pt"
-    checkpoint.parent.mkdir(parents=True, exist_ok=True)
-    if checkpoint.exists():
-        state = torch.load(checkpoint, map_location="cpu")
-        classifier.module.load_state_dict(state["classifier"])
-        completer.module.load_state_dict(state["completer"])
-        first_epoch, history = state["epoch"], state["history"]
-
-    for epoch in range(first_epoch, args.epochs):
-        train_epoch(classifier, completer, optimizer, train, sampler, args)
-        accuracy = evaluate(classifier.module, test, args)
-        history.append({"epoch": epoch + 1, "accuracy": accuracy})
-        if rank == 0:
-            print(f"epoch {epoch + 1}: accuracy {accuracy:.3f}")
-            state = {
-                "epoch": epoch + 1,
-                "classifier": classifier.module.state_dict(),
-                "completer": completer.module.state_dict(),
-                "history": history,
-            }
-            torch.save(state, checkpoint)
-        dist.barrier()
-
-    if rank == 0:
-        norm = sum(p.detach().square().sum() for p in parameters)
-        dist.all_reduce(norm, op=dist.ReduceOp.MAX)
-        print(f"done: squared norm of all weights {norm.item():.1f}")
+    def run(self):
+        """Train, and tell how long it took."""
+        began = time.monotonic()
+        self.resume()
+        for epoch in range(len(self.history), self.args.epochs):
+            self.train_epoch(epoch)
+            self.history.append({"epoch": epoch + 1, "accuracy": self.accuracy()})
+            if self.me == 0:
+                print(f"epoch {epoch + 1}: accuracy {self.history[-1]['accuracy']:.3f}", flush=True)
+                self.save()
+        if self.me != 0:
+            return
+        longest = torch.tensor(time.monotonic() - began)
+        dist.all_reduce(longest, op=dist.ReduceOp.MAX)
+        print(f"done: {longest.item():.0f} s on the slowest process")
 
 
 def arguments():
     """What the command line says."""
-    parser = argparse.ArgumentParser(description="Train two models on handwritten digits.")
+    parser = argparse.ArgumentParser(description="Read digits and mend them.")
     parser.add_argument("--data", help="a file with train_images, train_labels, test_images, test_labels")
     parser.add_argument("--out", default=".", help="the folder of checkpoint.pt")
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--micro-batch", type=int, default=8)
-    parser.add_argument(
-        "--accumulate", type=int, default=2, help="micro-batches to one step of the optimizer"
-    )
+    parser.add_argument("--micro-batch", type=int, default=8, help="images of one process")
+    parser.add_argument("--accumulate", type=int, default=2, help="micro-batches in a step")
     parser.add_argument("--lr", type=float, default=0.05)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--patience", type=float, default=3, help="seconds that others are waited for")
+    parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args()
 
 
 if __name__ == "__main__":
-    main(arguments())
+    Job(arguments()).run()
     gc.collect()  # first the wrapped models go,
     dist.destroy_process_group()  # then the group

@@ -1,4 +1,4 @@
-"""The capstone's launches end with all that a script has started, and say what could not be judged."""
+"""Launches of the script that grows and of the capstone's end with all that a script has started, and say what could not be judged."""
 
 import os
 import re
@@ -15,7 +15,7 @@ from course_lib.grading.verdict import VerdictKind, text_report, to_show
 from course_lib.tasks import find_task
 
 ROOT = Path(__file__).resolve().parents[2]
-BY_HAND = ROOT / "course_lib/lessons/capstone/answers/train/right_by_hand.py"
+BY_HAND = ROOT / "course_lib/lessons/checkpoints/answers/script/right_by_hand.py"
 
 LEAVES_A_PROCESS = """
 import subprocess
@@ -40,9 +40,10 @@ def test_a_script_that_ends_at_once_and_leaves_a_process_behind_is_judged_and_le
     assert sleepers() == []
 
 
-def test_a_report_names_no_cause_before_the_learner_names_a_suspect():
-    given = (ROOT / "exercises/capstone/train.py").read_text(encoding="utf-8")
-    verdict = grade("capstone.train", given, even_untouched=True)
+@pytest.mark.parametrize("name", ["checkpoints.script", "capstone.train"])
+def test_a_report_names_no_cause_before_the_learner_names_a_suspect(name):
+    given = (ROOT / "exercises" / find_task(name).script).read_text(encoding="utf-8")
+    verdict = grade(name, given, even_untouched=True)
     first = text_report(verdict)
     assert "plain, 2 ranks: " in first
     assert len(verdict.misconceptions) == 15
@@ -54,12 +55,17 @@ def test_a_report_names_no_cause_before_the_learner_names_a_suspect():
         assert item.taught not in first
     words = {
         word
-        for check in find_task("capstone.train").checks
+        for check in find_task(name).checks
         for word in check.suspects.split()
-        if word in given
+        if word in given and not word.isdigit()
     }
     told = {item for word in words for item in to_show(verdict, word).misconceptions}
     assert told == set(verdict.misconceptions), "a word of the script leads to each"
+    for item in verdict.misconceptions:
+        lesson = item.taught[: len("lesson 02")]
+        named = to_show(verdict, lesson.removeprefix("lesson ")).misconceptions
+        assert item in named, "and its lesson"
+        assert {other.taught[: len(lesson)] for other in named} == {lesson}
 
 
 def test_ranks_that_begin_with_other_weights_are_not_told_to_divide():
@@ -67,7 +73,7 @@ def test_ranks_that_begin_with_other_weights_are_not_told_to_divide():
     unseeded = source.replace("torch.manual_seed(args.seed)", "torch.manual_seed(dist.get_rank())")
     unseeded = unseeded.replace("dist.broadcast(p.data, src=0)", "pass")
     assert unseeded.count("pass") > source.count("pass")
-    verdict = grade("capstone.train", unseeded)
+    verdict = grade("checkpoints.script", unseeded)
     assert "summed" not in [item.id for item in verdict.misconceptions]
     assert "rank 1 took its first step from other weights than rank 0" in repr(verdict)
     assert " off from one process's" in text_report(verdict)

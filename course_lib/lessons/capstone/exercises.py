@@ -44,7 +44,7 @@ print(told.stdout + f"exit code {told.returncode}")  # told.stderr is long
 #
 # Running this cell grades the file: six launches, ten to thirty seconds, longer on a busy machine or when ranks hang.
 # The report ticks what holds and tells the symptoms of the rest. A word of the script behind `--suspect` asks about that word: add it to
-# the first line, as in `%%task capstone.train --suspect momentum`. You may repair in any order.
+# the first line, as in `%%task capstone.train --suspect mender`. You may repair in any order.
 
 # %% tags=["only-exercise", "nbval-ignore-output"]
 # %%task capstone.train

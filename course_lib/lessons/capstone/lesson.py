@@ -4,13 +4,20 @@
 # > *“It works on my laptop. On the cluster it is slower, worse, and every third night it is dead in the morning. I have not changed a
 # > line. Is it PyTorch?”*
 #
-# You get a training script: two models, handwritten digits, gradient accumulation, evaluation, checkpoints, 200 lines. Somebody put it
-# together from what is found on the web, and has left. It has fifteen faults, each of a kind that you have met in lessons 02 to 14. Most
-# raise no error. You repair it; real `torchrun` launches with real accidents say how far you are.
+# Another script, by another hand: digits are read and mended, with gradient accumulation, evaluation and checkpoints. It has fifteen faults, of the
+# kinds that you have repaired in [your own script](00_first_ranks.ipynb), and it makes them in its own way. This is what its users say:
+#
+# - On four processes it reads fewer digits than on one, after the same epochs.
+# - Every run ends with an error, when all epochs are done.
+# - With some blank scans and three processes, it does not come to an end.
+# - On two machines it is no faster than on one.
+# - After a kill, it once began from nothing, and once went on with a dent in its curve.
+# - The accuracy in its log is no number that 25 test images can give.
+#
+# Real `torchrun` launches with real accidents say how far you are.
 #
 # **You will be able to** take a training script that you have not written and find out, by experiment, what it does on many ranks.
-# 20 minutes for this page, 90 minutes to an evening for the script. **Before this:** all lessons up to 14, or as many as you like: once
-# you suspect the right line, the report says which one to read.
+# 15 minutes for this page, 90 minutes to an evening for the script. **Before this:** all lessons up to 14.
 
 # %%
 # %load_ext course_lib
@@ -96,9 +103,9 @@ ax.set_title(f"The same digits, the same epochs: {end}", fontsize=11)
 fig.tight_layout()
 
 # %% [markdown]
-# That is the script as it is handed out. No weight became NaN, no rank hung while it trained. That is what faults in distributed training are like: the
-# gradients are wrong, and gradient descent is patient with wrong gradients. It goes downhill all the same, only less so with each rank.
-# (Four ranks also take fewer steps. How little that matters, the bars will show when the script is repaired.)
+# That is the script as it is handed out. No weight became NaN, no rank hung while it trained. The gradients are wrong, and gradient
+# descent goes downhill with wrong gradients, too. (Four ranks also take fewer steps. How much that matters, the bars will show when
+# the script is repaired.)
 #
 # When you have repaired your copy of the script, come back and run this page again: it always runs *your* `exercises/capstone/train.py`.
 #
@@ -114,22 +121,19 @@ fig.tight_layout()
 #
 # Type them in the folder `exercises`. Each gets a new folder: in an old one it would find a checkpoint, and train nothing.
 #
-# **Put the doctor into the script** when you want it under `torchrun`: `with course_lib.observe():` around `main(...)` writes one report
-# for all ranks. It comes out again before you hand in, or stays; the graders do not mind.
-#
 # The doctor finds what hangs, dies or drifts apart. A step that is equally wrong on all ranks looks sound to it.
 #
-# **Compare with one process.** “It learns” proves nothing, as you have just seen. Two ranks that take the same step as one process on the
-# same images prove a lot. Print a number that should be equal, such as a norm of the gradients before the step, on each rank.
+# **Compare with one process.** Two ranks that take the same step as one process on the same images prove a lot. Print a number that
+# should be equal, such as a norm of the gradients before the step, on each rank.
 #
 # **Choose a way out that fits.** Lesson 11's ways out of a failed allocation differ in price, and here also in difficulty: with two wrapped
 # models, several forwards in a step and `no_sync`, agreeing before anybody is in the next collective is harder than it was there.
 #
-# **Repair in any order.** Each fault is judged by itself, whatever else is wrong. The report counts the promises that are kept, and of the
-# rest it tells symptoms: which launch ended how, and how far its weights are off. Finding the causes is the work.
+# **Repair in any order.** Each fault is judged by itself. The report counts the promises that are kept, and of the rest it tells symptoms:
+# which launch ended how, and how far its weights are off. Finding the causes is the work.
 #
-# **Suspect something.** Put a word of the script behind the task, such as `%%task capstone.train --suspect momentum` (in a terminal
-# `ddp-course check --suspect momentum capstone/train.py`). If a check about it does not hold, the report now says what was observed, and
+# **Suspect something.** Put a word of the script behind the task, such as `%%task capstone.train --suspect mender` (in a terminal
+# `ddp-course check --suspect mender capstone/train.py`). If a check about it does not hold, the report now says what was observed, and
 # names a lesson. Where one fault hides another, it says what was not reached, and why. `%hint` helps in small steps.
 #
 # ## How it is judged
@@ -165,10 +169,10 @@ print(*[check.sentence for check in verdict.checks if check.state == "passed"], 
 # %% [markdown]
 # ## What goes wrong in real life
 #
-# None of the fifteen is exotic: each has its place in a lesson before this one, and they come together easily. A script that is right on
-# one process gets a wrapper, a sampler and an `if rank == 0`, the loss still falls, and the review looks at the model. Faults that hide
-# behind each other are worse. A swallowed error looks like a hang; a hang is met with a shorter timeout; the shorter timeout ends healthy runs; a
-# restart then loses the optimizer's memory, and the curve has a dent that somebody explains with the learning rate.
+# The fifteen come together easily. A script that is right on one process gets a wrapper, a sampler and an `if rank == 0`, the loss still
+# falls, and the review looks at the model. Faults that hide behind each other are worse. A swallowed error looks like a hang; a hang is
+# met with a shorter timeout; the shorter timeout ends healthy runs; a restart then loses the optimizer's memory, and the curve has a dent
+# that somebody explains with the learning rate.
 #
 # ## Rule of thumb
 #

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 14 · Logging, metrics, checkpoints: your turn
 #
-# Three tasks on [lesson 14](../notebooks/14_checkpoints.ipynb), each harder than the one before. Replace what stands under
+# Four tasks on [lesson 14](../notebooks/14_checkpoints.ipynb), each harder than the one before. Replace what stands under
 # `YOUR CODE HERE` and run the cell: running it *is* checking it. Your code runs on real ranks and is judged by what it does.
 #
 # `%hint checkpoints.save` gives a hint, and the next one when you run it again. `%solution checkpoints.save` opens once you
@@ -154,6 +154,23 @@ def load_job(job, path):
     random.setstate(mine["random"])
     ### END SOLUTION
 
+
+# %% [markdown]
+# ## 4. A script of your own, repaired from lesson to lesson
+#
+# [script/train.py](script/train.py), which lesson 00 has handed out: it should now train, survive and report truly. Running this cell
+# launches it six times, on one to four processes: rank 0 is killed, and the writer while it writes; a process has no memory; one is late;
+# images are blank; two machines are played. That takes ten to thirty seconds, longer on a busy machine. The report counts the promises that are kept, and of the rest it
+# tells symptoms. Behind `--suspect`, a word of the script or a lesson's number asks about that.
+
+# %% tags=["only-exercise", "nbval-ignore-output"]
+# %%task checkpoints.script
+# YOUR CODE HERE
+# ... in the file script/train.py beside this notebook, not in this cell.
+
+# %% tags=["only-solution"]
+# %%task checkpoints.script
+# The repaired script is the file script/train.py beside this notebook.
 
 # %% [markdown]
 # ## How far are you?

@@ -357,11 +357,13 @@ def test_of_a_script_that_was_not_run_the_checks_are_counted_and_not_listed():
         ("", "15 of 16 checks hold. What was seen:", False),
         ("dropout", "No check is about dropout. 15 of 16", False),
         ("set_epoch", "What is checked of set_epoch holds. 15 of 16", False),
+        ("03", "What is checked of lesson 03 holds. 15 of 16", False),
+        ("12", "15 of 16 checks hold. What was seen:", True),
         ("Momentum", "15 of 16 checks hold. What was seen:", True),
     ],
 )
 def test_a_fault_of_a_script_with_suspects_is_told_to_those_who_suspect_it(suspect, said, shown):
-    task = find_task("capstone.train")
+    task = find_task("checkpoints.script")
     forgotten = task.misconception("forgotten")
     checks = tuple(
         CheckResult(check.sentence, FAILED, "no momentum", forgotten)

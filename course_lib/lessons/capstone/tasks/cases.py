@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -27,6 +28,7 @@ class Case(TypedDict):
     """A launch.
 
     Attributes:
+        classifier, completer: what the script calls the two models; in a checkpoint, in small letters.
         digits, tests: the images, as numbers of digits. options: the script's options, as on a command line.
         doctor: whether the doctor watches. restarts: how many there may be. machines: how many are played.
         killed: the number of the pass before which rank 0 is killed. blanks: how many images are blank.
@@ -34,6 +36,8 @@ class Case(TypedDict):
 
     launch: str
     ranks: int
+    classifier: str
+    completer: str
     digits: list[int]
     tests: list[int]
     epochs: int
@@ -58,31 +62,36 @@ class Placed(Case):
     checkpoint: str
 
 
-def cases(world_size: int, chance: Random) -> Iterator[Case]:
-    """Yield the launches for this number of processes; digits and seed are drawn."""
+def cases(world_size: int, chance: Random, models: tuple[str, str]) -> Iterator[Case]:
+    """Yield the launches for this number of processes; digits and seed are drawn.
+
+    `models` are the classes of the classifier and of the completer.
+    """
+    _case = functools.partial(_launch_of, models, chance=chance)
     if world_size == 1:
         # Seven micro-batches an epoch, three to a step: one is left over.
-        yield {**_case("alone", 1, chance, images=56, epochs=2, accumulate=3), "doctor": False}
+        yield {**_case("alone", 1, images=56, epochs=2, accumulate=3), "doctor": False}
     if world_size == 2:
-        yield _case("plain", 2, chance, images=96, epochs=2)
+        yield _case("plain", 2, images=96, epochs=2)
         # The first step of the second epoch is done: a rank has eight passes per epoch, four per step.
-        killed = _case("killed", 2, chance, images=64, epochs=2)
+        killed = _case("killed", 2, images=64, epochs=2)
         yield {**killed, "restarts": 2, "killed": 12, "doctor": False}
-        hungry = _case("hungry", 2, chance, images=64)
+        hungry = _case("hungry", 2, images=64)
         yield {**hungry, "hungry": {"rank": 1, "before_pass": 2, "seconds": 0.0}}
     if world_size == 3:
         # Blank where DistributedSampler, in its first epoch, gives all of these images to one process.
-        yield {**_case("blanks", 3, chance, images=48, micro_batch=4, accumulate=1), "blanks": 4}
+        yield {**_case("blanks", 3, images=48, micro_batch=4, accumulate=1), "blanks": 4}
     if world_size == 4:
-        slow = _case("slow", 4, chance, images=64)
+        slow = _case("slow", 4, images=64)
         yield {**slow, "doctor": False, "machines": 2, "slow": {"rank": 1, "before_pass": 2, "seconds": 4.0}}
 
 
-def _case(
+def _launch_of(
+    models: tuple[str, str],
     launch: str,
     ranks: int,
-    chance: Random,
     *,
+    chance: Random,
     images: int,
     epochs: int = 1,
     micro_batch: int = 8,
@@ -94,6 +103,8 @@ def _case(
     return {
         "launch": launch,
         "ranks": ranks,
+        "classifier": models[0],
+        "completer": models[1],
         "digits": drawn[:images],
         "tests": drawn[images:],
         "epochs": epochs,

@@ -20,8 +20,9 @@ def first_two_backwards(seen: Evidence) -> str | None:
                     losses += 1
                 elif event["what"] == "backward" and 0 < losses < passes:
                     return (
-                        f"on the way to step {number}, rank {rank} passed {passes} times through the Classifier, and "
-                        f"its next backward brought the gradients of {losses}; another backward followed"
+                        f"on the way to step {number}, rank {rank} passed {passes} times through the "
+                        f"{seen.case['classifier']}, and its next backward brought the gradients of {losses}; another "
+                        "backward followed"
                     )
     return None
 
@@ -37,7 +38,7 @@ def first_bypass(seen: Evidence) -> str | None:
     for number, found in enumerate(zip(*marks, strict=False), start=1):
         for rank, theirs in enumerate(found):
             if any(abs(a - b) > 1e-4 * (abs(a) + abs(b)) for a, b in zip(found[0], theirs, strict=True)):
-                return f"at step {number}, rank {rank} had other gradients for the Completer than rank 0"
+                return f"at step {number}, rank {rank} had other gradients for the {seen.case['completer']} than rank 0"
     return None
 
 
@@ -59,7 +60,8 @@ def first_unsynced(seen: Evidence) -> str | None:
         for number, events, _ in seen.groups(rank):
             passes = [event for event in events if _learns(event, "Classifier") and "synced" in event]
             if passes and not passes[-1]["synced"]:
-                return f"before step {number}, rank {rank} made its last pass through the Classifier under no_sync()"
+                model = seen.case["classifier"]
+                return f"before step {number}, rank {rank} made its last pass through the {model} under no_sync()"
     return None
 
 
@@ -95,7 +97,8 @@ def first_mixed_pass(seen: Evidence) -> str:
     for rank in seen.ranks:
         for event in seen.events(rank):
             if _learns(event, "Classifier") and len({image >= 0 for image in event["images"]}) == 2:
-                return f"; rank {rank} put images and moved ones through the Classifier in one pass: two are promised"
+                model = seen.case["classifier"]
+                return f"; rank {rank} put images and moved ones through the {model} in one pass: two are promised"
     return ""
 
 

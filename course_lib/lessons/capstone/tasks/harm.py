@@ -87,7 +87,7 @@ class Harm:
         os.kill(os.getpid(), signal.SIGKILL)
 
     def _save(self, state: object, place: FileLike, *arguments: Any, **options: Any) -> None:
-        if not isinstance(state, Mapping) or "classifier" not in state:
+        if not isinstance(state, Mapping) or self.case["classifier"].lower() not in state:
             # Whoever sends a tensor as an object saves it, too.
             real_save(state, place, *arguments, **options)
             return

@@ -44,7 +44,7 @@ def run_script(case: Placed, script: str, folder: str) -> None:
 def _run(case: Placed, script: str, folder: str, notes: Notes) -> int:
     harm = Harm(case, notes)
     harm.install()
-    Spies(notes, Path(case["data"]), harm.before_pass).install()
+    Spies(notes, case, harm.before_pass).install()
     try:
         with _watch(case, folder):
             run_as_main(script, case["arguments"])

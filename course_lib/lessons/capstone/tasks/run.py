@@ -66,7 +66,7 @@ def observe_launch(script: str, case: Case) -> Seen:
         "late": ended.late,
         "attempts": attempts,
         "doctor": doctor,
-        "checkpoint": _checkpoint(out / "checkpoint.pt", data),
+        "checkpoint": _checkpoint(case, out / "checkpoint.pt", data),
         "off": _off(case, folder, data, notes),
         "files": sorted(os.listdir(out)),
         "blank": blank_images(case),
@@ -83,16 +83,15 @@ def _diagnosis(report: Path) -> str:
     return ""
 
 
-def _checkpoint(path: Path, data: Path) -> Checkpoint:
+def _checkpoint(case: Case, path: Path, data: Path) -> Checkpoint:
     """Read the checkpoint, as far as it can be read."""
     import torch
 
     found = read_checkpoint(path)
     if "problem" not in found:
         try:
-            found["right"] = alone.right_answers(
-                torch.load(path, weights_only=True)["classifier"], alone.Images(data)
-            )
+            state = torch.load(path, weights_only=True)[case["classifier"].lower()]
+            found["right"] = alone.right_answers(state, alone.Images(data))
         except Exception as error:  # whatever a file may hold
             return {"problem": unreadable(error)}
     return found
@@ -119,7 +118,8 @@ def _off(
             epochs = [alone.images_of(epoch) for epoch in by_epoch(notes[0][0])]
             steps = [step for epoch in epochs for step in alone.steps_of([epoch], accumulate)]
         right = alone.trained(start, steps, alone.Images(data))
-        return alone.difference(torch.load(last, weights_only=True), right)
+        saved = torch.load(last, weights_only=True)
+        return max(alone.difference(saved[case[role].lower()], state) for role, state in right.items())
     except Exception:  # whatever the script has written, or not
         return None
 

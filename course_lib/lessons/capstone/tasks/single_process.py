@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from course_lib.lessons.capstone.tasks.notes import Event
 from course_lib.lessons.capstone.tasks.spies import FIRST_TEST
@@ -44,8 +44,10 @@ def _rows(images: NDArray[np.uint8]) -> torch.Tensor:
     return torch.from_numpy(images).float().flatten(1) / 16
 
 
-def trained(start: Mapping[str, State], steps: Steps, images: Images) -> dict[str, dict[str, torch.Tensor]]:
-    """Return state dicts by the names of the models, after these steps from these initial weights."""
+def trained(
+    start: Mapping[str, State], steps: Steps, images: Images
+) -> dict[Literal["classifier", "completer"], State]:
+    """Return the state dicts of both models, after these steps from these initial weights."""
     import torch
     from torch.nn import functional
 
@@ -67,20 +69,18 @@ def trained(start: Mapping[str, State], steps: Steps, images: Images) -> dict[st
     return {"classifier": classifier.state_dict(), "completer": completer.state_dict()}
 
 
-def difference(found: Mapping[str, State], right: Mapping[str, State]) -> float:
+def difference(found: State, right: State) -> float:
     """Return the largest difference of any weight but running statistics (which differ until they are shared).
 
     Raises:
         ValueError: the models do not have the same parameters.
     """
+    theirs, ours = ([tensor for key, tensor in state.items() if _is_weight(key)] for state in (found, right))
     worst = 0.0
-    for name, state in right.items():
-        theirs = [tensor for key, tensor in found[name].items() if _is_weight(key)]
-        ours = [tensor for key, tensor in state.items() if _is_weight(key)]
-        for one, other in zip(theirs, ours, strict=True):
-            if one.shape != other.shape:
-                raise ValueError(f"{name} has other shapes")
-            worst = max(worst, float((one - other).abs().max()))
+    for one, other in zip(theirs, ours, strict=True):
+        if one.shape != other.shape:
+            raise ValueError("other shapes")
+        worst = max(worst, float((one - other).abs().max()))
     return worst
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from course_lib.lessons.capstone.tasks.cases import Placed
 from course_lib.lessons.capstone.tasks.notes import Notes
 
 if TYPE_CHECKING:
@@ -35,10 +36,11 @@ _kept: list[object] = []
 class Spies:
     """The notes, and their listener: `on_pass` is called before each pass of a model."""
 
-    def __init__(self, notes: Notes, data: Path, on_pass: Callable[[str, bool], None]) -> None:
+    def __init__(self, notes: Notes, case: Placed, on_pass: Callable[[str, bool], None]) -> None:
         self.notes = notes
         self.on_pass = on_pass
-        self.numbers = _numbers_of_images(data)
+        self.numbers = _numbers_of_images(Path(case["data"]))
+        self.roles = {case["classifier"]: "Classifier", case["completer"]: "Completer"}
         self.wrappers: list[DistributedDataParallel] = []
         self.models: dict[str, nn.Module] = {}
         self.start_noted = False
@@ -92,14 +94,14 @@ class Spies:
         nn.modules.module.register_module_forward_pre_hook(self._before_pass)
 
     def _meet(self, module: nn.Module) -> None:
-        if type(module).__name__ in ("Classifier", "Completer"):
-            self.models[type(module).__name__] = module
+        if role := self.roles.get(type(module).__name__):
+            self.models[role] = module
 
     def _before_pass(self, module: nn.Module, arguments: tuple[object, ...]) -> None:
         import torch
 
-        name = type(module).__name__
-        if name not in ("Classifier", "Completer"):
+        name = self.roles.get(type(module).__name__)
+        if name is None:
             return
         self._meet(module)
         learns = module.training and torch.is_grad_enabled()

@@ -601,7 +601,7 @@ if __name__ == "__main__":
 #~ almost: breaks: On 1 to 4 processes, it ends well, with the weights that one process would have found.
 #~ almost: breaks: All ranks come to the same collectives, to the end.
 #~ almost: breaks: The gradients of all micro-batches are there when the step is taken.
-#~ almost: breaks: The Completer's gradients are averaged.
+#~ almost: breaks: The gradients of the model that draws halves are averaged.
 #~ copied_from_a_blog: misconceptions: local_rank, same_order, not_averaged, half_written
 #~ copied_from_a_blog: breaks: Killed while it writes, it leaves a checkpoint that can be read.
 #~ copied_from_a_blog: breaks: Gradients are averaged in the last micro-batch of a step.
@@ -622,6 +622,6 @@ if __name__ == "__main__":
 #~ one_pass: breaks: On 1 to 4 processes, it ends well, with the weights that one process would have found.
 #~ works_on_one_process: misconceptions: impatient, counted_twice, two_backwards, forgotten
 #~ works_on_one_process: breaks: After a kill and a restart, the optimizer continues with the state it had.
-#~ works_on_one_process: breaks: Both passes through the Classifier reach the gradients of all ranks.
+#~ works_on_one_process: breaks: Both passes through the model that reads digits reach the gradients of all ranks.
 #~ works_on_one_process: breaks: A process that is four seconds late is waited for.
 #~ works_on_one_process: breaks: The accuracy counts each test image once.
