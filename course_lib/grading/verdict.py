@@ -117,7 +117,9 @@ def closing_lines(verdict: Verdict) -> list[str]:
         return [f"A hint, when you want one: %hint {task.name}"]
     lines = [f"A hint, when you want one: %hint {task.name}"]
     if asks_for_suspects(task):
-        lines.append(f"To ask about a word of the script that you suspect, or a lesson: %%task {task.name} --suspect WORD")
+        lines.append(
+            f"To ask about a word of the script, or a lesson's number: %%task {task.name} --suspect WORD"
+        )
     if verdict.ran_on or verdict.details:
         lines.append(f"The same cases again after a change: %%task {task.name} --seed {verdict.seed}")
     return lines
@@ -153,7 +155,9 @@ def _about(verdict: Verdict, suspect: str) -> Verdict:
         headline = f"{len(holding)} of {len(verdict.checks)} checks {hold}. What was seen:"
     if verdict.kind is VerdictKind.WRONG and suspect and not missed:
         said = f"lesson {suspect}" if suspect.isdigit() else suspect
-        headline = f"{f'What is checked of {said} holds' if about else f'No check is about {said}'}. {headline}"
+        headline = (
+            f"{f'What is checked of {said} holds' if about else f'No check is about {said}'}. {headline}"
+        )
     named = {check.misconception for check in missed}
     return replace(
         verdict,

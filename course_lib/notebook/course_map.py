@@ -90,7 +90,9 @@ def where_to_go_on(shown: tuple[Lesson, ...], progress: Mapping[str, TaskProgres
     if following is None:
         return "You have passed every task."
     lesson = next(lesson for lesson in shown if following in lesson.tasks)
-    begun = any(state(task, progress[task.name])[1] != "open" for task in all_tasks() if task.name in progress)
+    begun = any(
+        state(task, progress[task.name])[1] != "open" for task in all_tasks() if task.name in progress
+    )
     return f"{'Go on' if begun else 'Start'}: {pointer_to(lesson)}"
 
 

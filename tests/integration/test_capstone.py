@@ -1,4 +1,4 @@
-"""Launches of the script that grows and of the capstone's end with all that a script has started, and say what could not be judged."""
+"""Launches of whole scripts end with all that a script has started, and say what could not be judged."""
 
 import os
 import re

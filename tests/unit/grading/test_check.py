@@ -56,12 +56,15 @@ def test_the_exercises_are_checked_when_nothing_is_named(tmp_path):
 
 def test_a_new_copy_names_no_fault_of_the_scripts_that_are_to_be_repaired(tmp_path):
     for name, content in given_files(CHECKOUT).items():
-        if name.startswith("exercises/") and ("first_ranks" in name or "capstone" in name):
+        if name.startswith("exercises/") and any(
+            word in name for word in ("first_ranks", "script", "capstone")
+        ):
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).write_bytes(content)
-    done = ddp_course("check", tmp_path / "exercises", tmp_path / "exercises/capstone/train.py")
+    given = ("capstone/train.py", "script/train.py")
+    done = ddp_course("check", tmp_path / "exercises", *(tmp_path / "exercises" / path for path in given))
     assert done.exit_code == 1
-    assert done.stdout.count(": not attempted  (") == 3
+    assert done.stdout.count(": not attempted  (") == 4
     scripts = [task for task in all_tasks() if task.script]
     for task in scripts:
         assert f"{task.script} is as it was handed out." in done.stdout

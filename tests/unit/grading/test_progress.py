@@ -40,9 +40,19 @@ def test_attempts_hints_and_the_first_pass_are_remembered(progress):
     progress.attempt(TASK, "pass")
 
     again = Progress(progress.path.parent).of(TASK)
-    assert again == TaskProgress(attempts=4, hints=2, passed_at=first, gave_up=False)
+    assert again == TaskProgress(attempts=4, hints=2, passed_at=first, gave_up=False, named=0)
     assert first
     assert first.endswith("+00:00")
+
+
+def test_of_the_script_that_grows_the_map_says_how_many_faults_the_last_report_named(progress):
+    for named in (("local_rank", "uneven", "summed"), ("uneven", "summed")):
+        progress.attempt("checkpoints.script", "wrong", named)
+    said = text_map(lessons(), progress.all())
+    assert "○ checkpoints.script" in said
+    assert "2 faults seen" in said
+    progress.attempt("checkpoints.script", "pass")
+    assert "faults seen" not in text_map(lessons(), progress.all())
 
 
 def test_of_a_prediction_the_first_time_counts_and_the_map_says_how_many_were_right(progress):

@@ -65,7 +65,7 @@ class Promises(Task[Case, Seen, None]):
 
     @check(
         "Four processes on two machines: each has a share of its own, and one writes the checkpoint.",
-        suspects="02 local_rank rank world_size num_replicas environ distributedsampler sampler replicas me all local_world_size",
+        suspects="02 local_rank rank world_size num_replicas environ distributedsampler me all local_world_size",
     )
     def places(self, trial: ThisTrial) -> Miss | None:
         """Shares of ranks that have the same local rank."""
@@ -204,7 +204,7 @@ class Promises(Task[Case, Seen, None]):
 
     @check(
         "All ranks evaluate one model.",
-        suspects="09 batchnorm batchnorm1d buffers broadcast_buffers statistics evaluate eval forward_sync_buffers norm",
+        suspects="09 batchnorm batchnorm1d buffers broadcast_buffers statistics eval forward_sync_buffers norm",
     )
     def one_model(self, trial: ThisTrial) -> Miss | None:
         """The running statistics at the beginning of each evaluation."""
@@ -234,7 +234,7 @@ class Promises(Task[Case, Seen, None]):
 
     @check(
         "A step follows the mean over its micro-batches.",
-        suspects="10 accumulate mean loss scale lr backward seed manual_seed weights all losses",
+        suspects="10 accumulate mean loss scale lr backward manual_seed weights all losses",
     )
     def mean(self, trial: ThisTrial) -> Miss | None:
         """The weight with which losses enter backward."""
