@@ -9,7 +9,7 @@
 # | | lesson | question | after | minutes | |
 # | --- | --- | --- | --- | --- | --- |
 # | 00 | [Your first ranks](00_first_ranks.ipynb) | How do four processes work together, and what happens when one does not? | | 40 | [tasks](../exercises/00_first_ranks.ipynb) |
-# | 01 | [DataParallel vs DDP](01_dataparallel.ipynb) | One line against a launcher: what does each do in a step? | 00 | 40 | [tasks](../exercises/01_dataparallel.ipynb) |
+# | 01 | [DataParallel vs DDP](01_dataparallel.ipynb) | One line against a launcher: what does each do in a step? | 00 | 25 | [tasks](../exercises/01_dataparallel.ipynb) |
 # | 02 | [Process groups and init](02_process_groups.ipynb) | How do processes find each other, and what happens when one does not come? | 00 | 40 | [tasks](../exercises/02_process_groups.ipynb) |
 # | 03 | [Samplers](03_samplers.ipynb) | Who gets which sample? | 00 | 40 | [tasks](../exercises/03_samplers.ipynb) |
 # | 04 | [Gradients, hooks and buckets](04_buckets.ipynb) | When does DDP send what? | 00 | 40 | [tasks](../exercises/04_buckets.ipynb) |

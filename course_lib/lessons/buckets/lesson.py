@@ -284,7 +284,7 @@ backward(ddp)
 print("right?", is_right(ddp.module))
 
 # %% [markdown]
-# No gradient is thrown away. There is no deadline but the timeout of the process group. The fast rank pays, in its striped bar:
+# No gradient is thrown away. There is no deadline but the timeout of the process group. The fast rank waits, in its striped bar:
 
 # %%
 from course_lib.lessons.buckets.lab import draw_backward
@@ -374,7 +374,7 @@ for cap in (0.5, 1, 4, 25, None):
     print(f"bucket_cap_mb={cap!s:4}  all-reduces in iterations 0 and 1:", counts)
 
 # %% [markdown]
-# “Smaller buckets, more all-reduces” holds, but not in iteration 0. Two surprises are left in this table. First, `0.5` and `1` give
+# “Smaller buckets, more all-reduces” holds, but not in iteration 0. Two surprises are left. First, `0.5` and `1` give
 # the same number. Second, `None` is documented as 25 MiB; yet 25 gives one bucket and `None` two.
 #
 # ### When a bucket is closed
@@ -467,8 +467,8 @@ ddp(torch.ones(1, 4))
 #
 # ## Deeper: rebuilt in the order of arrival
 #
-# You will read that buckets are filled “in reverse order of `model.parameters()`”. That is a guess about the order in which
-# gradients appear, and DDP uses it for iteration 0 only. Then it looks. In `crossed_model` the guess is wrong: its forward calls
+# People say that buckets are filled “in reverse order of `model.parameters()`”. That is a guess about the order in which
+# gradients appear; DDP uses it for iteration 0 only. In `crossed_model` the guess is wrong: its forward calls
 # `first`, `second` and `third`, but `first` is registered last. Before each iteration, its buckets are:
 
 # %%
@@ -542,8 +542,8 @@ print(
 
 # %% [markdown]
 # The schedule leaves the first steps out, because iteration 0 has one bucket and iteration 1 the rebuild. On a GPU, look at two rows:
-# the stream that computes and the one with the `ncclDevKernel_AllReduce` kernels. What is left of the second one after the first has
-# ended is what `bucket_cap_mb` could save. (Not run here: it needs a GPU.)
+# the stream that computes and the one with the `ncclDevKernel_AllReduce` kernels. The time from the end of the first to the
+# end of the second is what `bucket_cap_mb` could save. (Not run here: it needs a GPU.)
 #
 # ## Deeper: torch.compile with DDP
 #

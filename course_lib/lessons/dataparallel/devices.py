@@ -18,8 +18,6 @@ from realranks.watch import buckets
 
 #: Bytes that were copied, by (from, to).
 moved: Counter[tuple[int, int]] = Counter()
-#: What backward has done on device 0, in order.
-events: list[object] = []
 
 
 def move(tensor: Tensor, source: int, target: int) -> Tensor:
@@ -57,7 +55,6 @@ class Broadcast(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *gradients):  # type: ignore[no-untyped-def]
         """Add up the gradients of each weight over the devices."""
-        events.append("device 0 adds up")
         of_device = [gradients[i : i + ctx.count] for i in range(0, len(gradients), ctx.count)]
         came = [[move(g, device, 0) for g in own] for device, own in enumerate(of_device)]
         return None, *(sum(parts) for parts in zip(*came, strict=True))
@@ -82,22 +79,12 @@ def replicate(module: nn.Module, devices: int) -> list[nn.Module]:
         replica = copy.deepcopy(module)
         of_device = copies[device * len(names) : (device + 1) * len(names)]
         for name, weight in zip(names, of_device, strict=True):
-            _put(replica, name, weight)
-        for name, buffer in module.named_buffers():
-            _put(replica, name, move(buffer, 0, device))
+            path, _, last = name.rpartition(".")
+            owner = replica.get_submodule(path)
+            delattr(owner, last)
+            setattr(owner, last, weight)
         replicas.append(replica)
     return replicas
-
-
-def _put(module: nn.Module, name: str, tensor: Tensor) -> None:
-    path, _, last = name.rpartition(".")
-    owner = module.get_submodule(path)
-    is_buffer = last in dict(owner.named_buffers(recurse=False))
-    delattr(owner, last)
-    if is_buffer:
-        owner.register_buffer(last, tensor)
-    else:
-        setattr(owner, last, tensor)
 
 
 def parallel_apply(replicas: Sequence[nn.Module], parts: Sequence[Tensor]) -> list[Tensor]:
@@ -133,13 +120,6 @@ class ByHand(nn.Module):
         """Scatter, replicate, parallel_apply, gather."""
         parts = scatter(batch, self.devices)
         return gather(parallel_apply(replicate(self.module, len(parts)), parts))
-
-
-def sent(devices: int) -> list[int]:
-    """Return the bytes that each device has sent since `moved` was cleared."""
-    return [
-        sum(count for (source, _), count in moved.items() if source == device) for device in range(devices)
-    ]
 
 
 def make_net(hidden: int = 256, outputs: int = 10) -> nn.Module:

@@ -1,4 +1,4 @@
-"""Lesson 01: the two schemes as a picture, the ring step by step, what is sent, what is held, what predictions ask."""
+"""Lesson 01: the two schemes as a picture, the ring step by step, what is held, what predictions ask."""
 
 from __future__ import annotations
 
@@ -238,66 +238,15 @@ def draw_busiest(values: Mapping[int, Mapping[str, object]]) -> Drawing:
     rows = {"device 0 to all others": (n - 1.0, "backward"), "a ring, 2(N-1)/N": (2 * (n - 1) / n, "forward")}
     if counted:
         rows["all_reduce, measured"] = (max(counted), "forward")
-    return _bars(
-        rows, f"{n} ranks: what the busiest one sends", "sizes of the tensor", {"forward": "", "backward": ""}
-    )
-
-
-def draw_sent(data_parallel: Mapping[int, Sequence[float]], ddp: Mapping[int, float | None]) -> Drawing:
-    """Draw what the busiest sends in a step, in sizes of the model.
-
-    Args:
-        data_parallel: what each device sends, by the number of devices.
-        ddp: what each rank sends, by the number of ranks; None where it was not counted.
-    """
-    rows: dict[str, tuple[float, str]] = {}
-    for devices in sorted(data_parallel):
-        rows[f"{devices} devices: device 0"] = (max(data_parallel[devices]), "backward")
-        if (sent := ddp.get(devices)) is not None:
-            rows[f"{devices} ranks: each"] = (sent, "forward")
-    words = {"backward": "DataParallel, counted", "forward": "DDP, measured"}
-    most = max(value for value, _ in rows.values())
-    return _bars(rows, f"Up to {most:.1f} times the model", "sizes of the model", words)
-
-
-def _bars(rows: Mapping[str, tuple[float, str]], title: str, unit: str, legend: Mapping[str, str]) -> Drawing:
     found = [
         Lane(name, ((Bar(0, value, look, f"{value:.1f}", f"{value:.2f}"),),))
         for name, (value, look) in rows.items()
     ]
-    texts = "; ".join(f"{name} {value:.1f}" for name, (value, _) in rows.items())
-    shown = {look: words for look, words in legend.items() if words}
-    return lanes(found, title=title, alt=f"{texts} {unit}", legend=shown, unit=unit)
-
-
-def sent_by_ddp(ranks: int) -> float | None:
-    """Measure what each of so many real ranks sends in a step of DDP, in sizes of the model, to one digit.
-
-    The operating system counts it; None where it does not (it is Linux that does).
-    """
-    sent = run_quietly(_ddp_step, ranks=ranks, backend="gloo").values[0]
-    return None if sent is None else round(float(sent), 1)
-
-
-def _ddp_step() -> float | None:
-    import torch
-    import torch.distributed as dist
-    from torch import nn
-    from torch.nn.parallel import DistributedDataParallel
-
-    ranks = dist.get_world_size()
-    ddp = DistributedDataParallel(nn.Sequential(nn.Linear(64, 2048), nn.ReLU(), nn.Linear(2048, 10)))
-    size = sum(weight.nbytes for weight in ddp.parameters())
-    inputs, labels = torch.randn(512 // ranks, 64), torch.randint(10, (512 // ranks,))
-    sent = None
-    for _ in range(3):  # the first two arrange the buckets
-        before = bytes_sent()
-        nn.functional.cross_entropy(ddp(inputs), labels).backward()
-        dist.barrier()
-        after = bytes_sent()
-        if before is not None and after is not None:
-            sent = (after - before) / size
-    return sent
+    unit = "sizes of the tensor"
+    alt = "; ".join(f"{name} {value:.1f}" for name, (value, _) in rows.items())
+    return lanes(
+        found, title=f"{n} ranks: what the busiest one sends", alt=f"{alt} {unit}", legend={}, unit=unit
+    )
 
 
 def draw_held(data_parallel: Sequence[Mapping[str, int]], ddp: Mapping[int, Mapping[str, int]]) -> Drawing:

@@ -204,8 +204,8 @@ draw_collectives(out)
 # has the result. Use `all_reduce` unless you are sure that nobody else looks. And `reduce_scatter`, then `all_gather`, makes an
 # `all_reduce`: that is how a ring sends large sums (lesson 01).
 #
-# Now it is your turn: every change is a run on four real ranks. Find numbers with which `broadcast` and `all_reduce` leave the same
-# on all ranks. (Then you know why a test of a collective should not bring zeros.)
+# Now it is your turn: every change is a run on four real ranks. Find numbers after which `broadcast` and
+# `all_reduce` cannot be told apart. (Then you know why a test of a collective should not bring zeros.)
 
 # %%
 from course_lib.lessons.first_ranks.lab import explore_collectives
@@ -217,7 +217,7 @@ explore_collectives(out)
 #
 # A small real data set, 1,797 handwritten digits of 8×8 pixels, and an ordinary training loop. Two things make it distributed:
 #
-# - Each rank takes every fourth sample of a batch, beginning with another one. The batch still has 128 samples in all, 32 on each
+# - Rank *r* takes every fourth sample of a batch, from sample *r* on. The batch still has 128 samples in all, 32 on each
 #   rank. With 128 on *each* rank, an epoch would have a quarter of the steps, and be another training.
 # - `DistributedDataParallel` copies rank 0's weights to all ranks once, when the wrapper is made. During every `backward()` it
 #   replaces each gradient with the mean of all ranks' gradients.
@@ -370,7 +370,7 @@ print(*[line for line in log if "accuracy" in line])
 # - **“Connection closed by peer”**, gloo's message, is Break it 3. The rank that prints it is the witness, not the
 #   culprit: look for the first rank that ended, and at *its* log, even if it ended with exit code 0.
 # - **Everything is printed four times.** Compute on all ranks, print on one.
-# - **A number that is a little wrong on all ranks** may be Break it 4. Count the calls between two good numbers.
+# - **A number that is a little wrong on all ranks** may be Break it 4. Compare the ranks' numbers of collectives.
 #
 # ## Rule of thumb
 #
@@ -383,8 +383,6 @@ print(*[line for line in log if "accuracy" in line])
 # `torchrun`. It is judged by launches.
 #
 # ## Deeper
-#
-# Each of these sections stands alone.
 #
 # ### Break it 5: press stop
 #
@@ -448,8 +446,8 @@ print(torchruns_last_words(log))
 
 # %% [markdown]
 # Rank 0 again, and this time it is the *victim*. It was in its third `all_reduce` when rank 1's process ended and the
-# connection was closed (Break it 3). Rank 1, the culprit, ended with exit code 0, so no line blames it. “Root Cause (first
-# observed failure)” means exactly what the brackets say.
+# connection was closed (Break it 3). Rank 1, the culprit, ended with exit code 0, so no line blames it. What `torchrun` calls the root
+# cause is only the first failure that it has observed.
 #
 # > **On GPUs (NCCL).** `torchrun` ends the others when a process *fails* (`_poll` in the same file), and exit code 0 is not
 # > a failure. Rank 0 may then wait on its GPU until the timeout. (Read, not run: it needs GPUs.)

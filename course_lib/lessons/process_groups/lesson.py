@@ -107,7 +107,7 @@ from course_lib.lessons.process_groups.lab import explore_start
 explore_start(start)
 
 # %% [markdown]
-# On gloo there are three messages, and each means that somebody is not there. “wait timeout” names the rank. “3/4 clients joined”
+# On gloo there are three messages, and each means that somebody is not there. “wait timeout” names the rank (of several, the first). “3/4 clients joined”
 # says how many have come. “The client socket has timed out” means that nobody listens: the rank or agent that holds the store has not
 # come. The log of the *missing* process says why: it failed while importing, still loads data, or was never started.
 #
@@ -400,7 +400,7 @@ finally:
 # > traceback unprinted. After an exception let the process end; `torchrun` ends the others. (Read, not run: it needs GPUs.)
 #
 # In a notebook you run cells again, and a second `init_process_group` is refused. Ask `dist.is_initialized()` first. If it says
-# yes, leave the group as it is: whatever uses it would be left behind by a second one. If it says no, there is nothing to destroy, and torch
+# yes, keep the group: a model that was made with it would not use a second one. If it says no, there is nothing to destroy, and torch
 # raises if you try. Do not keep the answer in a variable of your own: it would not notice when somebody else makes or destroys
 # the group.
 #
@@ -432,11 +432,9 @@ finally:
 #
 # ## Deeper
 #
-# Each of these sections stands alone.
-#
 # ### What destroy_process_group does
 #
-# “`destroy_process_group` is crucial.” What does it do? gloo keeps threads, so count them:
+# What does `destroy_process_group` do? gloo keeps threads, so count them:
 
 # %% claims={"25": "refined"}
 # %%ranks 2 --no-init --fresh
@@ -504,7 +502,7 @@ for name, examination in examine_broken_starts().items():
 
 # %% [markdown]
 # Two of the four say nothing by themselves until the timeout. A port that is taken is an error, but only on rank 0: the other
-# rank has reached *somebody* at that address, and waits for the answer of a stranger. `torchrun` chooses a free port on one
+# rank has connected to the program that has the port, and waits for its answer. `torchrun` chooses a free port on one
 # machine (`run` in `torch/distributed/run.py`), and everywhere it sets the numbers: most of this list cannot
 # happen to a script that leaves them alone.
 #
@@ -512,7 +510,7 @@ for name, examination in examine_broken_starts().items():
 #
 # A URL says where the store is. `env://`: a TCP store, its address from the environment. Use this one: the script
 # does not know where it runs. `tcp://host:port`: the same store, its address in the script. `file://path`: a file that all ranks
-# can see, and no port that could be taken. It is removed by the last rank that lets go of it. A run that is killed does not:
+# can see, and no port that could be taken. The last rank that closes it removes it. A run that is killed leaves it:
 
 # %%
 from course_lib.lessons.process_groups.starts import meet_after_a_kill
@@ -523,8 +521,8 @@ print("the second run:", out.kind.value, "on rank", *out.errors)
 print(out.diagnosis.summary.partition(", at ")[0])
 
 # %% [markdown]
-# Rank 1 does not wait for rank 0. It finds an address of rank 0 at once, yesterday's, and calls where nobody lives. (When both
-# start together, it is a race.) Give each run a name that nobody has used before, such as the job's number; the same goes for
+# Rank 1 does not wait for rank 0. It finds rank 0's address of yesterday, and connects to a process that has ended. (When both
+# start together, it is a race.) Give each run a new name, such as the job's number; the same goes for
 # every store that outlives a run.
 #
 # ### Older scripts: `--local_rank` and `torch.distributed.launch`
@@ -575,8 +573,8 @@ print("with nprocs=0:", mp.spawn(process, args=(queue,), nprocs=0))
 
 # %% [markdown]
 # An index, and nothing else: no `RANK`, no `CUDA_VISIBLE_DEVICES`. The index is the rank as long as there is one machine, and you select the
-# GPU yourself (`torch.cuda.set_device(index)`). And look at the last line: asked for no processes, `spawn` starts none and
-# returns.
+# GPU yourself (`torch.cuda.set_device(index)`). Asked for no processes, `spawn` starts none and
+# returns (the last line).
 #
 # Two errors come from the start method. “Can't pickle local object”: with `spawn`, a new interpreter looks the function up by its name, so it must
 # be neither a lambda nor defined within a function. “Cannot re-initialize CUDA in forked subprocess”: CUDA was used before the fork, so take
@@ -616,7 +614,7 @@ print(*run_quietly(nccl_names, "ASYNC_ERROR_HANDLING", "BLOCKING_WAIT", ranks=1)
 #
 # ### What a start costs
 #
-# “Starting ranks takes seconds.” It does. Of what? `torchrun` once more, with a script that writes down when it is where:
+# “Starting ranks takes seconds.” Which part of it? `torchrun` once more, with a script that notes the time of each step:
 
 # %% claims={"63": "refined"}
 from course_lib.lessons.process_groups.starts import draw_start_times, time_starts

@@ -193,13 +193,17 @@ def explore_lateness() -> Explorer:
         late = _LATE[who](ranks, float(delay))
         with_, without = run_quietly(train_late_and_not, late, every, ranks=ranks).values[0]
         often = "every step" if every == 1 else f"every {every} steps"
-        return draw_shadows(late, every, f"reduced {often}", measured(with_ - without, lost(late, every)))
+        return draw_shadows(
+            late, every, f"{_STEPS} steps, reduced {often}", measured(with_ - without, lost(late, every))
+        )
 
     return explore(
         draw,
         "late, ms late, every, ranks",
         "",
-        draw_shadows(by_chance(4, _STEPS, 20.0), 1, "reduced every step", "move a control to measure"),
+        draw_shadows(
+            by_chance(4, _STEPS, 20.0), 1, f"{_STEPS} steps, reduced every step", "move a control to measure"
+        ),
         who=buttons("late", list(_LATE), label="5em"),
         delay=slider("ms late", range(0, 41, 5), 20, "5em", runs=True),
         every=slider("every", [1, 2, 4, 8, 16], 1, "5em", runs=True),

@@ -144,8 +144,8 @@ for size in (1, 2, 4):
 stragglers.plot_tails(jobs)
 
 # %% [markdown]
-# The dashed line rises far above the mean, the other one does not: you pay for the *tail*. The steady ranks can never be slower than their slowest time, which is near the mean. For the
-# others, one rank in thirty hiccups in a given step; among 64 ranks somebody nearly always does:
+# The dashed line rises far above the mean, the other one does not: you pay for the *tail*. The slowest time of the steady ranks is near
+# their mean. Of the others, one in thirty hiccups in a given step; among 64 ranks somebody nearly always does:
 
 # %%
 for n in (1, 4, 16, 64, 256):
@@ -207,8 +207,8 @@ took = {
 stragglers.plot_less_often(out)
 
 # %% [markdown]
-# A rank that is always late is late by the sum of its delays (the black marks), whenever the others wait for it. Find out why it is slow (heat, a busy neighbour, a slow disk, longer samples), give
-# it less work, or leave it out.
+# A rank that is always late is late by the sum of its delays (the black marks), whenever the others wait for it. Find out why it is
+# slow (heat, a busy neighbour, a slow disk, longer samples), give it less work, or leave it out.
 #
 # Chance is different. Between two reductions nobody waits, so a rank that was late in one step may be on time in the next, and *some*
 # of it evens out. How much? The gang waits for the largest of four sums, whose mean follows from the binomial distribution:
@@ -275,7 +275,7 @@ equal_everywhere(weight.detach()), equal_everywhere(joined_optimizer.state[weigh
 # different models, without any message. With momentum or Adam, broadcast the optimizer's state after every joined epoch, or give all
 # ranks the same number of batches: padding with `DistributedSampler` is cheap.
 #
-# What is a step worth in which shadows take part? Compare the default with `divide_by_initial_world_size=False`:
+# How large is a step in which shadows take part? Compare the default with `divide_by_initial_world_size=False`:
 
 # %%
 # %%ranks --as out
@@ -438,7 +438,7 @@ work.wait()
 print(y.item())
 
 # %% [markdown]
-# `wait(timeout)`, the second attempt, gives up waiting and not the all-reduce: it was completed in the end. But only with gloo.
+# `wait(timeout)` gives up waiting, not the all-reduce: it was completed in the end. But only with gloo.
 #
 # > **On GPUs (NCCL).** A `wait(timeout)` that runs out *aborts* the group's communicators before it raises
 # > (`WorkNCCL::wait`,
@@ -582,7 +582,7 @@ print(f"the weight has moved by {before - weight.item():.0f}")
 print(sum(sent.stage == "gradients" for sent in out.collectives[0]), "all-reduces of gradients")
 
 # %% [markdown]
-# The last batch alone, 1,024 times. `zero_grad()` wipes out the other three, nobody divides by four, and `optimizer.step()` does not know of the
+# That is the last batch's gradient, times 1,024. `zero_grad()` wipes out the other three, nobody divides by four, and `optimizer.step()` does not know of the
 # scale (`scaler.step(optimizer)` does). All four backwards were reduced, and three of these reductions thrown away. [Lesson
 # 10](10_accumulation.ipynb) has the loop to keep.
 #

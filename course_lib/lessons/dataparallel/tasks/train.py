@@ -1,4 +1,4 @@
-"""Task 3: a DataParallel script turned into one for DDP."""
+"""Task 1: a DataParallel script turned into one for DDP."""
 
 from __future__ import annotations
 
