@@ -40,7 +40,7 @@ _THINNED: Mapping[str, Mapping[str, Sequence[int]]] = {
         "gradients": (1, 5),
         "latency": (0, 6, 7),
         "bandwidth": (4, 7, 8),
-        "overlap": (0, 4),
+        "buckets": (3, 5),
     },
 }
 #: Settings of an explorable, and bytes of its answers.

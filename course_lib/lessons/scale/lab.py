@@ -6,16 +6,15 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from course_lib.lab import network
 from course_lib.lab.explorer import Explorer, buttons, explore, slider
-from course_lib.lessons.scale.tasks.model import least_squares, ring_seconds, ring_terms
-from realranks.cells.run import run_quietly
-from realranks.draw import Arrow, Bar, Box, Cell, Drawing, Lane, Text, grid, lanes
+from course_lib.lessons.scale.tasks.model import efficiency, least_squares, ring_seconds, ring_terms
+from realranks.draw import Arrow, Bar, Box, Drawing, Lane, Text, lanes
 from realranks.draw.drawing import Shape
 from realranks.outcome.outcome import Outcome
 
@@ -56,18 +55,6 @@ class Ring:
         ranks = dist.get_world_size(ddp.process_group)
         return self.network(ranks).fastest_step(ddp, 3).seconds
 
-    def measure(self, counts: Sequence[int]) -> dict[int, float]:
-        """Run the loop of the lesson's first cell on every rank, in those groups of so many ranks that it is in."""
-        import torch.distributed as dist
-        from torch.nn.parallel import DistributedDataParallel
-
-        found = {}
-        for n in counts:
-            group = dist.new_group(list(range(n)))
-            if dist.get_rank() < n:
-                found[n] = self.step_seconds(DistributedDataParallel(sleepy_model(), process_group=group))
-        return found
-
 
 def sleepy_model() -> nn.Sequential:
     """Make sixteen layers of 32 KiB whose backward takes 200 ms, asleep."""
@@ -101,82 +88,51 @@ def _predict(size: float, n: int, numbers: tuple[float, float], shared: bool = F
     return rounds * numbers[0] + sent * numbers[1]
 
 
-def simulated(size: int, n: int, shared: bool, latency: float = 50e-6, per_byte: float = 1e-9) -> float:
-    """Simulate a ring all-reduce message by message, in seconds; a wire carries one message at a time."""
-    ready, free = [0.0] * n, [0.0] * n  # when a rank has something to send, and when a wire is free
-    for _ in range(2 * (n - 1)):
-        arrives = {}
-        for sender in sorted(range(n), key=ready.__getitem__):
-            wire = 0 if shared else sender
-            free[wire] = max(free[wire], ready[sender]) + size / n * per_byte
-            arrives[(sender + 1) % n] = free[wire] + latency
-        ready = [arrives[receiver] for receiver in range(n)]
-    return max(ready)
-
-
-_SIZES = (2**10, 2**17, 2**22)
+#: The two formulas, by whether all ranks share one wire.
+_WIRES = {False: "own wires", True: "one wire"}
 _COUNTS = (2, 4, 8, 16)
 
 
-def all_reduce_seconds() -> dict[tuple[int, int], float]:
-    """Return the fastest of a few real all-reduces, by ranks and bytes; runs on 16 ranks."""
-    import torch
-    import torch.distributed as dist
+def draw_fits(measured: Mapping[tuple[int, int], float], sixteen: float | None = None) -> Drawing:
+    """Draw two formulas, fitted to 2, 4 and 8 ranks, with what they say of 16 ranks; dots are measured.
 
-    found = {}
-    for n in _COUNTS:
-        group = dist.new_group(list(range(n)))
-        if dist.get_rank() < n:
-            for size in _SIZES:
-                tensor, runs = torch.zeros(size // 4), []
-                for _ in range(3):
-                    began = time.perf_counter()
-                    dist.all_reduce(tensor, group=group)
-                    runs.append(time.perf_counter() - began)
-                found[n, size] = min(runs)
-        dist.barrier()
-    return found
-
-
-def _is_near(ratio: float) -> bool:
-    return 0.8 < ratio < 1.25
-
-
-def _that_fits(off: Sequence[float]) -> str:
-    """Return which of two formulas, that for own wires and that for one, is near what was measured."""
-    near = [name for name, ratio in zip(("own wires", "one wire"), off, strict=True) if _is_near(ratio)]
-    return f"“{near[0]}” is" if len(near) == 1 else "both are" if near else "neither is"
-
-
-def draw_terms() -> Drawing:
-    """Draw two formulas' times on 16 ranks relative to the truth, fitted to 2, 4 and 8 ranks of three networks.
-
-    Two networks are simulated; the third is this machine, on which 16 real ranks run.
+    Args:
+        measured: seconds of real all-reduces, by ranks and bytes; drawn are those of the largest size.
+        sixteen: seconds on 16 ranks of this size, where they have been measured.
     """
-    truths: dict[str, dict[tuple[int, int], float]] = {
-        name: {(n, size): simulated(size, n, shared) for n in _COUNTS for size in _SIZES}
-        for name, shared in (("own wires, simulated", False), ("one wire, simulated", True))
+    size = max(size for _, size in measured)
+    curves = {
+        shared: [_predict(size, n, fit(measured, shared=shared), shared) for n in range(2, 17)]
+        for shared in _WIRES
     }
-    by_rank = run_quietly(all_reduce_seconds, ranks=16, backend="gloo").values
-    truths["this machine, measured"] = {
-        key: max(times[key] for times in by_rank.values() if key in times) for key in by_rank[0]
-    }
-    cells, texts = {}, []
-    for row, (name, times) in enumerate(truths.items()):
-        few = {key: seconds for key, seconds in times.items() if key[0] < 16}
-        off = [_predict(_SIZES[-1], 16, fit(few, shared=s), s) / times[16, _SIZES[-1]] for s in (False, True)]
-        for column, ratio in enumerate(off):
-            look = "good" if _is_near(ratio) else "bad"
-            cells[row, column] = Cell(look, f"{ratio:.1f}", f"{name}: {ratio:.2f} times")
-        texts.append(f"{name}: {off[0]:.1f} by the formula for own wires, {off[1]:.1f} by that for one wire")
-    return grid(
-        list(truths),
-        ["own wires", "one wire"],
-        cells,
-        title=f"16 ranks, 4 MiB: predicted / true. On this machine {_that_fits(off)} within a quarter",
-        alt="; ".join(texts),
-        axis="the formula that was fitted to 2, 4 and 8 ranks",
-    )
+    dots = {n: measured[n, size] for n in _COUNTS if (n, size) in measured}
+    if sixteen:
+        dots[16] = sixteen
+    highest = max(*dots.values(), *(max(curve) for curve in curves.values()))
+
+    def at(n: float, seconds: float) -> tuple[float, float]:
+        return 60 + 34 * n, 210 - 190 * max(0.0, seconds) / highest
+
+    shapes: list[Shape] = [Arrow(96, 210, 650, 210, 1, plain=True)]
+    shapes += [Text(at(n, 0)[0], 227, f"{n} ranks", 12, "middle") for n in _COUNTS]
+    for shared, curve in curves.items():
+        points = [at(n, seconds) for n, seconds in enumerate(curve, start=2)]
+        for one, other in pairwise(points):
+            shapes.append(Arrow(*one, *other, 2, dashed=shared, plain=True))
+        said = f"{_WIRES[shared]}: {1e3 * curve[-1]:.0f} ms"
+        shapes.append(Text(points[-1][0] + 12, points[-1][1] + 4, said, 12))
+    for n, seconds in dots.items():
+        x, y = at(n, seconds)
+        hint = f"{n} ranks, measured: {1e3 * seconds:.1f} ms"
+        shapes.append(Box(x - 5, y - 5, 10, 10, "good" if n == 16 else "odd", "", hint))
+    said = " or ".join(f"{1e3 * curve[-1]:.0f}" for curve in curves.values())
+    title = f"{size / _MIB:g} MiB, fitted to 2, 4 and 8 ranks: 16 should take {said} ms"
+    if sixteen:
+        wrong = [_WIRES[shared] for shared, curve in curves.items() if not 0.5 < curve[-1] / sixteen < 2]
+        off = f"off by more than two: {' and '.join(wrong) or 'neither'}"
+        title = f"16 ranks took {1e3 * sixteen:.0f} ms. {said} ms were computed; {off}"
+    alt = "Measured all-reduces on 2, 4 and 8 ranks, and two formulas fitted to them, for own wires and for one wire"
+    return Drawing(760, 236, tuple(shapes), alt, title)
 
 
 # -- machines -----------------------------------------------------------------------------------------------------
@@ -263,7 +219,7 @@ class Job:
     Attributes:
         computing: seconds of a step on one rank. gradients: their bytes.
         latency: seconds per round. bandwidth: bytes per second.
-        overlap: the part of backward during which something can be sent.
+        buckets: how many, of one size; the last one is ready when backward is over.
         way: a key of `ROUNDS`; bytes are those of a ring in both cases.
     """
 
@@ -271,20 +227,24 @@ class Job:
     gradients: float = 1e8
     latency: float = 1e-5
     bandwidth: float = 5e10
-    overlap: float = 0.0
+    buckets: int = 1
     way: str = "ring"
-
-    def sending(self, ranks: int) -> float:
-        """Return the seconds of one all-reduce of all gradients."""
-        rounds = ROUNDS[self.way](ranks) if ranks > 1 else 0
-        return rounds * self.latency + 2 * (ranks - 1) / ranks * self.gradients / self.bandwidth
 
     def efficiency(self, ranks: int, *, strong: bool = False) -> float:
         """Return the efficiency; weak: every rank computes as much as one did; strong: all together do."""
         computing = self.computing / (ranks if strong else 1)
-        sending = self.sending(ranks)
-        hidden = min(sending, self.overlap * _BACKWARD * computing)
-        return computing / (computing + sending - hidden)
+        backward, ring = _BACKWARD * computing, ROUNDS["ring"](ranks)
+        ready = [backward * (number + 1) / self.buckets for number in range(self.buckets)]
+        return efficiency(
+            {
+                "forward": computing - backward,
+                "backward": backward,
+                "buckets": [{"ready": at, "bytes": round(self.gradients / self.buckets)} for at in ready],
+                "ranks": ranks,
+                "latency": self.latency * ROUNDS[self.way](ranks) / ring if ring else 0.0,
+                "bandwidth": self.bandwidth,
+            }
+        )
 
 
 def draw_efficiency(job: Job, counts: Sequence[int] = (1, 2, 4, 8, 16, 64, 256, 1024)) -> Drawing:
@@ -322,7 +282,7 @@ def explore_efficiency() -> Explorer:
     speeds = {f"{one:g} GB/s": one * 1e9 for one in (1.25, 3.125, 12.5, 25, 33, 50, 100, 300)}
     return explore(
         lambda **chosen: draw_efficiency(Job(**chosen)),
-        "computing, gradients, latency, bandwidth, overlap, ring or tree",
+        "computing, gradients, latency, bandwidth, buckets, ring or tree",
         "two settings in which eight ranks are about 7.6 times as fast as one: one with latency 0, one with a "
         "bandwidth without end. How fast are 64 ranks in each? Then find what brings 64 ranks back to 90 %, "
         "without a better network.",
@@ -334,9 +294,7 @@ def explore_efficiency() -> Explorer:
         gradients=slider("gradients", sizes, first.gradients),
         latency=slider("latency of a round", rounds, first.latency),
         bandwidth=slider("bandwidth", speeds | {"without end": math.inf}, first.bandwidth),
-        overlap=slider(
-            "backward that hides sending", {f"{one} %": one / 100 for one in (0, 25, 50, 75, 100)}, 0.0
-        ),
+        buckets=slider("buckets", [1, 2, 4, 8, 16, 64], first.buckets),
         way=buttons("rounds", list(ROUNDS)),
     )
 
@@ -368,38 +326,6 @@ B200_ONE_NODE = {
 }
 
 
-@dataclass(frozen=True)
-class Training:
-    """A training whose efficiency has been published.
-
-    Attributes:
-        gradients: bytes. images: per GPU and step. speed: images per second of one GPU.
-        servers: how many; a ring passes the card of each once. card: bytes per second. reported: the efficiency.
-    """
-
-    name: str
-    gradients: float
-    images: float
-    speed: float
-    servers: int
-    card: float
-    reported: float
-
-    def bracket(self) -> tuple[float, float]:
-        """Return the efficiency with nothing hidden, and with all hidden that backward can hide; no latency."""
-        computing = self.images / self.speed
-        job = Job(computing, self.gradients, 0.0, self.card)
-        return job.efficiency(self.servers), Job(**{**vars(job), "overlap": 1.0}).efficiency(self.servers)
-
-
-TRAININGS = (
-    Training("Inception V3", 4e6 * 23.9, 64, 142, 128, 25e9 / 8, 0.90),
-    Training("ResNet-101", 4e6 * 44.7, 64, 1656.82 / 16, 128, 25e9 / 8, 0.90),
-    Training("VGG-16", 4e6 * 138.4, 64, 154, 128, 25e9 / 8, 0.68),
-    Training("ResNet-50, Goyal", 1e8, 32, 195, 32, 50e9 / 8, 0.90),
-)
-
-
 # -- predictions --------------------------------------------------------------------------------------------------
 
 
@@ -412,6 +338,11 @@ def gains(low: float, high: float) -> Callable[[Outcome], bool]:
         return bool(low <= many / seconds[many] * seconds[few] / few < high)
 
     return is_between
+
+
+def takes(low: float, high: float) -> Callable[[Outcome], bool]:
+    """Predict how many times as long as on 8 ranks the all-reduce takes on 16."""
+    return lambda outcome: low <= outcome["seconds"][0][16] / outcome["seconds"][0][8] < high
 
 
 def ring_sends(how: str) -> Callable[[Outcome], bool]:
