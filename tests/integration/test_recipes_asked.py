@@ -25,7 +25,6 @@ TABLE = [
     ("a_copy", ALL, RIGHT),
     ("eval_and_train", BOTH, OFF),
     ("train_and_evaluate", BOTH, RIGHT),
-    ("siamese_step", BOTH, RIGHT),
     ("gan_step", BOTH, RIGHT),
     ("doors", BOTH, RIGHT),
     ("pairs", ALL, RIGHT),
@@ -37,7 +36,6 @@ TABLE = [
     ("touch", ("default",), RIGHT),
     ("train_on", ("default", "unused", "view"), RIGHT),
     ("train_on", ("static",), "expect_autograd_hooks_"),
-    ("train_epoch", BOTH, RIGHT),
     ("accumulate", BOTH, RIGHT),
 ]
 CASES = [(name, mode, end) for name, modes, end in TABLE for mode in modes]

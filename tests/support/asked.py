@@ -216,21 +216,12 @@ RECIPES |= {each.__name__: evaluated(each) for each in (a_copy, eval_and_train)}
 
 @recipe
 def train_and_evaluate(run: Run) -> None:
-    """The solution of task 5."""
+    """The solution of task 4."""
     train = definitions("course_lib/lessons/alternation/exercises.py", ["train_and_evaluate"])[
         "train_and_evaluate"
     ]
     batches = [(batch(number), batch(number + 100)) for number in range(STEPS)]
     train(run.wrap(run.net), run.optimizer(), batches, batches[0], STEPS + 1 if run.by_hand else 1)
-
-
-@recipe
-def siamese_step(run: Run) -> None:
-    """The solution of task 3."""
-    step = definitions("course_lib/lessons/alternation/exercises.py", ["siamese_step"])["siamese_step"]
-    ddp, optimizer = run.wrap(run.net), run.optimizer()
-    for number in range(STEPS):
-        step(ddp, optimizer, batch(2 * number), batch(2 * number + 1), torch.tensor([1.0, 0.0, 0.0, 1.0]))
 
 
 @recipe
@@ -380,13 +371,6 @@ def _train_on(run: Run, ddp: Any, groups: list[list[tuple[Tensor, Tensor]]]) -> 
         named["train_on"](group, ddp, optimizer, scaler, 0.3)
 
 
-def _train_epoch(run: Run, ddp: Any, groups: list[list[tuple[Tensor, Tensor]]]) -> None:
-    named = definitions("course_lib/lessons/accumulation/exercises.py", ["train_epoch"])
-    optimizer = run.optimizer()
-    for group in groups:
-        named["train_epoch"](ddp, optimizer, group, nn.functional.cross_entropy, len(group))
-
-
 def _accumulate(run: Run, ddp: Any, groups: list[list[tuple[Tensor, Tensor]]]) -> None:
     named = definitions("course_lib/lessons/accumulation/exercises.py", ["accumulate"])
     optimizer = run.optimizer()
@@ -398,7 +382,6 @@ def _accumulate(run: Run, ddp: Any, groups: list[list[tuple[Tensor, Tensor]]]) -
 
 RECIPES |= {
     "train_on": grouped(_train_on),
-    "train_epoch": grouped(_train_epoch),
     "accumulate": grouped(_accumulate),
 }
 

@@ -1,56 +1,17 @@
 # %% [markdown]
 # # 10 · Accumulation, clipping and mixed precision: your turn
 #
-# Four tasks on [lesson 10](../notebooks/10_accumulation.ipynb), each harder than the one before. Replace what stands under
+# Three tasks on [lesson 10](../notebooks/10_accumulation.ipynb), each harder than the one before. Replace what stands under
 # `YOUR CODE HERE` and run the cell: running it *is* checking it. Your code runs on real ranks and is judged by what it does.
 #
-# `%hint accumulation.train_epoch` gives a hint, and the next one when you run it again. `%solution accumulation.train_epoch`
+# `%hint accumulation.accumulate` gives a hint, and the next one when you run it again. `%solution accumulation.accumulate`
 # opens once you have passed.
 
 # %%
 # %load_ext course_lib
 
 # %% [markdown]
-# ## 1. Repair the loop
-#
-# The loop below runs without an error, and several things are wrong in it. Take out the first line and repair the rest:
-#
-# - Every `every` micro-batches make a group; the last group may be shorter. After each group there is one step of the
-#   optimizer.
-# - Its gradient is that of the mean loss over all samples of the group, of all ranks. All ranks have the same number of
-#   micro-batches, and all micro-batches the same size. `loss_of(outputs, targets)` is the mean loss of one micro-batch.
-# - Gradients are sent once a step.
-#
-# `micro_batches` is a list of `(inputs, targets)`. A second epoch follows, with the same model and optimizer.
-
-# %%
-# %%task accumulation.train_epoch
-def train_epoch(ddp, optimizer, micro_batches, loss_of, every):
-    """Train on all ranks' micro-batches, with one step for each group of them."""
-    ### BEGIN SOLUTION
-    ### STUB: raise NotImplementedError  # take this line out: the loop is yours now
-    ### STUB: for i, (inputs, targets) in enumerate(micro_batches):
-    ### STUB:     optimizer.zero_grad()
-    ### STUB:     with ddp.no_sync():
-    ### STUB:         loss = loss_of(ddp(inputs), targets)
-    ### STUB:         loss.backward()
-    ### STUB:     if (i + 1) % every == 0:
-    ### STUB:         optimizer.step()
-    for first in range(0, len(micro_batches), every):
-        *others, last = micro_batches[first : first + every]
-        size = len(others) + 1
-        optimizer.zero_grad()
-        with ddp.no_sync():
-            for inputs, targets in others:
-                (loss_of(ddp(inputs), targets) / size).backward()
-        inputs, targets = last
-        (loss_of(ddp(inputs), targets) / size).backward()  # this one reduces what all have added up
-        optimizer.step()
-    ### END SOLUTION
-
-
-# %% [markdown]
-# ## 2. One big batch, whatever is left over
+# ## 1. One big batch, whatever is left over
 #
 # Put into `.grad`, on every rank, the gradient that one process would find for the mean loss over **all samples of all
 # micro-batches of all ranks**, in one big batch. Return that mean loss, the same number on every rank.
@@ -90,7 +51,7 @@ def accumulate(ddp, micro_batches, losses_of):
 
 
 # %% [markdown]
-# ## 3. One norm for the whole model
+# ## 2. One norm for the whole model
 #
 # A model with experts: `shared` are parameters that DDP looks after, their gradients have been reduced and are the same on
 # all ranks. `own` are parameters that only this rank has, with gradients of its own; ranks may have different numbers of them, or none.
@@ -129,7 +90,7 @@ def clip_global_norm(shared, own, max_norm):
 
 
 # %% [markdown]
-# ## 4. One loop with everything in it
+# ## 3. One loop with everything in it
 #
 # The article's third sample again, with today's names in place of apex, and nothing else repaired. Take out the first line and
 # repair the rest:
@@ -137,10 +98,11 @@ def clip_global_norm(shared, own, max_norm):
 # - Every `every` micro-batches make a group; the last group may be shorter. Each group ends with one step, whose gradient is that
 #   of the mean loss over all samples of the group, of all ranks. It is sent once, and clipped to `max_norm`. (All micro-batches have the
 #   same size, and all ranks the same number of them.)
-# - The model runs in float16, with `scaler`, a `torch.amp.GradScaler`. If the gradient of any rank is not finite, all ranks skip that
-#   step, and the scale is halved. (It is doubled after many good steps; how many is for the scaler to say.)
-# - `scheduler` lowers the learning rate: call `scheduler.step()` once after each step of the optimizer, but not after one that was
-#   skipped.
+# - The model runs in float16, with `scaler`, a `torch.amp.GradScaler`. It doubles its scale after many good steps; how many is for
+#   the scaler to say.
+# - `scheduler` lowers the learning rate: call `scheduler.step()` once after each step of the optimizer.
+# - Last, an overflow. If the gradient of any rank is not finite, all ranks skip that step: the scale is halved, and the scheduler
+#   stays where it is.
 #
 # `micro_batches` is a list of `(inputs, labels)`. A second epoch follows, with the same model, optimizer, scaler and scheduler.
 

@@ -356,9 +356,9 @@ for _ in range(10):
 #
 # ## Your turn
 #
-# Four tasks wait in [exercises/10_accumulation](../exercises/10_accumulation.ipynb): a loop with several things wrong in it,
-# an `accumulate()` that equals one big batch whatever is left over, the norm of a model that is not the same on all
-# ranks, and the article's third sample, with a scheduler in it and an overflow on one rank.
+# Three tasks wait in [exercises/10_accumulation](../exercises/10_accumulation.ipynb): an `accumulate()` that equals one big batch
+# whatever is left over, the norm of a model that is not the same on all ranks, and the article's third sample, with a
+# scheduler in it and an overflow on one rank.
 #
 # ## Deeper: length, angle and agreement
 #
@@ -544,7 +544,7 @@ print(f"norm on this rank {norm:.0f}, shared gradient {shared.module.weight.grad
 
 # %% [markdown]
 # The norm of the whole is 5 here, the root of 3² + 4² + 0²: what all ranks share counts once, what each has for itself counts for
-# each. Task 3 is about that.
+# each. Task 2 is about that.
 #
 # ## Deeper: what is in 16 bits
 #

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 06 · Forward/backward alternation: your turn
 #
-# Six tasks on [lesson 06](../notebooks/06_alternation.ipynb), each a little harder than the one before. Replace what stands
+# Five tasks on [lesson 06](../notebooks/06_alternation.ipynb), each a little harder than the one before. Replace what stands
 # under `YOUR CODE HERE` and run the cell: running it *is* checking it. Your code runs on real ranks, on gangs of different
 # sizes, and is judged by what it does, not by how it looks.
 #
@@ -115,41 +115,7 @@ def gan_step(generator, discriminator, generator_optimizer, discriminator_optimi
 
 
 # %% [markdown]
-# ## 3. A Siamese loss
-#
-# Pairs of inputs, and for each pair whether both show the same thing (`same` is 1.0) or not (0.0). Both inputs go through the
-# same wrapped model. With `gap` the squared distance of the two outputs (the sum of the squared differences), the loss is the
-# mean over the pairs of
-#
-# - `gap`, if they are the same,
-# - `max(0, 1 - gap)`, if they are not.
-#
-# Make one step of the optimizer, with the gradient over the pairs of *all* ranks, and return the loss over the pairs of *all*
-# ranks (as it was before the step). Every rank has the same number of pairs.
-
-# %%
-# %%task alternation.siamese_step
-import torch.distributed as dist
-
-
-def siamese_step(model, optimizer, first, second, same):
-    """One step; returns the mean loss over the pairs of all ranks, the same number on every rank."""
-    ### BEGIN SOLUTION
-    ### STUB: loss = ...
-    ### STUB: return loss
-    gap = (model(first) - model(second)).square().sum(1)
-    loss = (same * gap + (1 - same) * (1 - gap).relu()).mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    total = loss.detach().clone()
-    dist.all_reduce(total)  # DDP averages gradients; the loss is yours to average
-    return total.item() / dist.get_world_size()
-    ### END SOLUTION
-
-
-# %% [markdown]
-# ## 4. Two heads, one backward
+# ## 3. Two heads, one backward
 #
 # A network with a body and two heads: `net(x)` gives the outputs of the left and of the right head. In `batches` are
 # `(x, left_target, right_target)`, one for each step. A target is `None` where there is none; that may be so on some ranks or
@@ -210,7 +176,7 @@ def two_losses(net, batches, weights):
 
 
 # %% [markdown]
-# ## 5. Evaluate in the middle of training
+# ## 4. Evaluate in the middle of training
 #
 # Train a wrapped model that has a BatchNorm: one step for each `(x, y)` in `batches`, with `mse_loss`. After every `every`
 # steps, rank 0 evaluates the model in eval mode on `validation`, an `(x, y)` as well, and notes the loss. Rank 0 returns its
@@ -248,7 +214,7 @@ def train_and_evaluate(model, optimizer, batches, validation, every):
 
 
 # %% [markdown]
-# ## 6. Find silent divergence
+# ## 5. Find silent divergence
 #
 # The check you would put before the first `optimizer.step()` of every new training script. Return the names of the parameters whose
 # gradient is not the same on all ranks (as `model.module.named_parameters()` has them, in any order), the same list on every

@@ -306,7 +306,7 @@ examine("scratch/gan.py", ranks=2).outcome
 # the new discriminator.
 #
 # - **Loss curves that differ a little more between ranks every hour.** Two backwards, `.module` or `autograd.grad` in the
-#   training path. Compare gradients on all ranks once, before the first step of the optimizer: task 6.
+#   training path. Compare gradients on all ranks once, before the first step of the optimizer: task 5.
 # - **“Expected to mark a variable ready only once.”** A backward for each head: add the losses. Reentrant checkpointing: take
 #   `use_reentrant=False`. `find_unused_parameters=True` with forwards on different paths: take the flag away. (Lessons 07 and
 #   08 have more causes.)
@@ -322,8 +322,8 @@ examine("scratch/gan.py", ranks=2).outcome
 #
 # ## Your turn
 #
-# Six tasks wait in [exercises/06_alternation](../exercises/06_alternation.ipynb): a tally sheet of your own, a GAN step, a
-# Siamese loss, two heads with one backward, an evaluation during training, and the check that finds silent divergence.
+# Five tasks wait in [exercises/06_alternation](../exercises/06_alternation.ipynb): a tally sheet of your own, a GAN step, two
+# heads with one backward, an evaluation during training, and the check that finds silent divergence.
 #
 # ## Deeper: a reducer in 25 lines
 #

@@ -88,20 +88,16 @@ def choose(steps, weight_decay):
 # %% [markdown]
 # ## 3. A mixture of experts
 #
-# The middle of a layer, as many models have it: each token goes through *two* experts. `x` are this rank's tokens, of shape
-# `(tokens, 4)`, and `y`, of the same shape, is what the outputs should be; `gates`, of shape `(tokens, experts)`, are the
-# probabilities that a router has given the tokens; `experts` is a list of modules. **Ranks have different numbers of tokens, and a rank
-# may have none.** Return two tensors:
+# The middle of a layer, as many models have it: each token goes through the *two* experts with its largest gates. `x`, of shape
+# `(tokens, 4)`, are this rank's tokens, and `gates`, of shape `(tokens, experts)`, are a router's probabilities. **Ranks have
+# different numbers of tokens, and a rank may have none.** Return two tensors:
 #
-# - the **outputs**, shaped like `x`: each token goes through the two experts with its largest gates, each result is
-#   multiplied by its gate, and the two are added;
-# - this rank's **loss**, one number, on which `backward()` is called.
+# - the **outputs**, shaped like `x`: the two results of a token, each multiplied by its gate, and added;
+# - this rank's **loss**, on which `backward()` is called. One process with the tokens of all ranks has the loss
+#   `(outputs - y).square().mean()`.
 #
-# The layer is wrapped in plain DDP, no flags. One process that has the tokens of all ranks has the loss `(outputs - y).square().mean() +
-# balance`. The balance term is the number of experts times the sum, over experts, of *share* times *mean gate*. A token makes two
-# choices; the share of an expert is the part of all choices that fell on it, and its mean gate is the mean over all tokens.
-#
-# After `backward()`, all gradients are to be those of that process, and the mean of the ranks' losses is to be its loss.
+# The layer is wrapped in plain DDP, no flags. After `backward()`, all gradients are to be those of that process, and the mean of
+# the ranks' losses is to be its loss.
 
 # %%
 # %%task unused.mixture
@@ -119,12 +115,10 @@ def mixture(x, y, gates, experts):
     for number, expert in enumerate(experts):  # also those without a token: their gradient is zeros
         token, place = (choice == number).nonzero(as_tuple=True)
         outputs = outputs.index_add(0, token, gate[token, place, None] * expert(x[token]))
-    counts = torch.bincount(choice.flatten(), minlength=len(experts)).to(x.dtype)
-    dist.all_reduce(counts)
-    share, tokens = counts / counts.sum(), counts.sum() / 2
+    tokens = x.new_tensor(len(x))
+    dist.all_reduce(tokens)
     factor = dist.get_world_size() / tokens  # DDP divides by the number of ranks
-    error = factor * (outputs - y).square().sum() / x.shape[1]
-    return outputs, error + len(experts) * (share * factor * gates.sum(0)).sum()
+    return outputs, factor * (outputs - y).square().mean(1).sum()
     ### END SOLUTION
 
 

@@ -341,7 +341,7 @@ except RuntimeError as error:
 # ## Your turn
 #
 # Three tasks wait in [exercises/08_unused](../exercises/08_unused.ipynb): name the unused ones before DDP complains, choose the
-# way to train for what the ranks are going to do, and a mixture of two experts per token, with a balance term.
+# way to train for what the ranks are going to do, and a mixture of two experts per token.
 #
 # ## Deeper: four ways, twelve graphs
 #

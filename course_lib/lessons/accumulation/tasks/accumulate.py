@@ -1,4 +1,4 @@
-"""Task 2: the gradient of one big batch from micro-batches of any number and size, with one reduction."""
+"""Task 1: the gradient of one big batch from micro-batches of any number and size, with one reduction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Task 4: accumulation, 16 bits, clipping and a scaler in one loop."""
+"""Task 3: accumulation, 16 bits, clipping and a scaler in one loop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from course_lib.lessons.accumulation.tasks.scaled import (
     network,
     trained,
 )
-from course_lib.tasks.compared import Compared, compared, same_everywhere
+from course_lib.tasks.compared import Compared, compared, gap, same_everywhere
 from course_lib.tasks.precision import Tolerance
 from course_lib.tasks.task import Miss, Recognised, Trial, check, recognise_by_message
 from course_lib.tasks.weights import numbers
@@ -50,8 +50,9 @@ if TYPE_CHECKING:
 
 
 class Seen(Trained):
-    """Also the weights in the end, how often gradients were sent, and the types in which the model was run."""
+    """Also the steps, the weights in the end, how often gradients were sent, and the types of the model's outputs."""
 
+    steps: int
     weights: list[float]
     reduced: float
     types: list[str]
@@ -60,6 +61,11 @@ class Seen(Trained):
 ThisTrial = Trial[Case, Seen, dict[str, list[Trained]]]
 #: So many steps are not made.
 _NEVER = 2000
+
+
+def _is_sound(case: Case) -> bool:
+    """Return whether nothing overflows."""
+    return case["broken"][0] < 0
 
 
 def _is_finite(seen: Seen) -> bool:
@@ -75,10 +81,16 @@ def _skips_once(trial: ThisTrial) -> bool:
 
 def _scale_too_small(trial: ThisTrial, _rank: int) -> str | None:
     """Recognise a scale that is too small although only one step was skipped: each overflow halves it."""
-    if not _skips_once(trial):
+    if _is_sound(trial.case) or not _skips_once(trial):
         return None
     least = min(min(seen["scales"]) for seen in trial.seen.values())
     return "unscaled_inside" if least < min(trial.oracle["right"][0]["scales"]) else None
+
+
+def _scheduled(trial: ThisTrial, rank: int) -> str | None:
+    """Recognise a scheduler that is not at its place: steps that are missing change later rates, too."""
+    first = (trial.seen[rank]["rates"][:1], trial.oracle["right"][0]["rates"][:1])
+    return "schedule" if _skips_once(trial) or (first[0] and first[0] != first[1]) else None
 
 
 class AmpStep(Compared[Case, Seen, Trained]):
@@ -89,11 +101,11 @@ class AmpStep(Compared[Case, Seen, Trained]):
     tolerance = Tolerance(1e-2, 1e-2)
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
-        """Yield no overflow; one on one rank and a short last group; then clipping and a growing scale."""
+        """Yield a short last group; clipping and a growing scale; then an overflow on one rank."""
         for every, count, max_norm, grows, broken in (
-            (2, 2, 100.0, _NEVER, False),
+            (3, 7, 100.0, _NEVER, False),
+            (3, 8, 0.1, 2, False),
             (2, 7, 100.0, _NEVER, True),
-            (3, 8, 0.1, 2, True),
         ):
             yield {
                 "seed": chance.randint(1, 10**6),
@@ -122,7 +134,7 @@ class AmpStep(Compared[Case, Seen, Trained]):
         optimizer = torch.optim.SGD(net.parameters(), lr=RATE)
         scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, DECAY)
         scaler = torch.amp.GradScaler("cpu", init_scale=SCALE, growth_interval=case["grows"])
-        seen = Seen(gradients=[], rates=[], scales=[], weights=[], reduced=0.0, types=[])
+        seen = Seen(gradients=[], rates=[], scales=[], steps=0, weights=[], reduced=0.0, types=[])
 
         def note(*_: object) -> None:
             seen["gradients"].append(numbers(p.grad for p in net.parameters() if p.grad is not None))
@@ -137,6 +149,7 @@ class AmpStep(Compared[Case, Seen, Trained]):
             shares = [micro_batch(case, epoch, rank, number) for number in range(case["count"])]
             answer(ddp, optimizer, scaler, scheduler, shares, case["every"], case["max_norm"])
             seen["scales"].append(scaler.get_scale())
+        seen["steps"] = len(seen["gradients"])
         seen["weights"] = numbers(net.parameters())
         seen["reduced"] = times_reduced(net.parameters(), began)
         seen["types"] = sorted(set(seen["types"]))
@@ -152,22 +165,13 @@ class AmpStep(Compared[Case, Seen, Trained]):
         right=lambda *_: ["float16"],
         known="full_precision",
     )
-
-    @check(
-        "Every group ends with one step, but for the one with the overflow: that step is skipped on all ranks."
+    steps = compared(
+        "Every group ends with one step of the optimizer, also one that is not full.",
+        f"with {{case}}, rank {{rank}} made {{seen}} steps in {EPOCHS} epochs; it should be {{right}}",
+        of="steps",
+        right=lambda trial, _: len(trial.oracle["right"][0]["gradients"]),
+        when=_is_sound,
     )
-    def steps(self, trial: ThisTrial) -> Miss | None:
-        """As many steps as the oracle makes, and no gradient among them that is not finite."""
-        wanted = len(trial.oracle["right"][0]["gradients"])
-        for rank, seen in sorted(trial.seen.items()):
-            made = seen["gradients"]
-            said = f"with {self.describe(trial.case)}, rank {rank} of {trial.world_size}"
-            if not _is_finite(seen):
-                return Miss(f"{said} made a step with a gradient that is not finite", "not_by_scaler")
-            if len(made) != wanted:
-                return Miss(f"{said} made {len(made)} steps in {EPOCHS} epochs; it should be {wanted}")
-        return None
-
     same = same_everywhere(
         "In the end all ranks have the same weights.",
         "with {case}, the weights of rank {rank} are up to {gap:.2g} away from rank 0's",
@@ -179,20 +183,22 @@ class AmpStep(Compared[Case, Seen, Trained]):
         "with {case} on {gang}, the gradient of step {number} is off by up to {gap:.2g} on rank {rank}",
         of="gradients",
         each=True,
+        when=_is_sound,
     )
     right_rates = compared(
-        "The scheduler makes a step for each step of the optimizer that is made, and no other.",
+        "The scheduler makes a step for each step of the optimizer.",
         "with {case}, rank {rank} made step {number} with the learning rate {seen}; it should be {right}",
         of="rates",
         each=True,
-        known=lambda trial, _: "schedule" if _skips_once(trial) else None,
+        when=_is_sound,
+        known=_scheduled,
     )
     right_scales = compared(
-        "The scale is adapted once for each group: the overflow halves it, and good steps may double it.",
+        "The scale is adapted once for each group: good steps may double it.",
         "with {case}, the scale on rank {rank} is {seen} after epoch {number}; it should be {right}",
         of="scales",
         each=True,
-        known=_scale_too_small,
+        when=_is_sound,
     )
 
     @check("Gradients are sent once for each group.")
@@ -206,6 +212,32 @@ class AmpStep(Compared[Case, Seen, Trained]):
                     "groups",
                     "reduced_each_time",
                 )
+        return None
+
+    @check(
+        "A step with an overflow on one rank is skipped by all: the scale is halved, and the scheduler waits."
+    )
+    def overflow(self, trial: ThisTrial) -> Miss | None:
+        """All of such a training is compared here."""
+        if _is_sound(trial.case):
+            return None
+        right = trial.oracle["right"][0]
+        for rank, seen in sorted(trial.seen.items()):
+            said = f"with {self.describe(trial.case)}, rank {rank} of {trial.world_size}"
+            if not _is_finite(seen):
+                return Miss(f"{said} made a step with a gradient that is not finite", "not_by_scaler")
+            if seen["steps"] != len(right["gradients"]):
+                return Miss(
+                    f"{said} made {seen['steps']} steps in {EPOCHS} epochs; it should be {len(right['gradients'])}"
+                )
+            for what, mine, wanted, known in (
+                ("learning rates", seen["rates"], right["rates"], _scheduled(trial, rank)),
+                ("scales", seen["scales"], right["scales"], _scale_too_small(trial, rank)),
+                ("gradients", seen["gradients"], right["gradients"], None),
+            ):
+                if not self.alike(mine, wanted):
+                    far = f"off by up to {gap(mine, wanted):.2g}"
+                    return Miss(f"{said} made steps whose {what} are {far}", known)
         return None
 
     def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:

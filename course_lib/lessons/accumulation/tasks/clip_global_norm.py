@@ -1,4 +1,4 @@
-"""Task 3: clip by the norm of a model of which each rank holds another part."""
+"""Task 2: clip by the norm of a model of which each rank holds another part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Task 6: the check that finds gradients which are not the same on all ranks."""
+"""Task 5: the check that finds gradients which are not the same on all ranks."""
 
 from __future__ import annotations
 

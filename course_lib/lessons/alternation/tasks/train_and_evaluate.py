@@ -1,4 +1,4 @@
-"""Task 5: rank 0 evaluates in the middle of training, and nothing else notices."""
+"""Task 4: rank 0 evaluates in the middle of training, and nothing else notices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Task 4: a body and two heads, trained with one backward."""
+"""Task 3: a body and two heads, trained with one backward."""
 
 from __future__ import annotations
 

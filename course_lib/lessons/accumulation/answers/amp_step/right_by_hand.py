@@ -12,8 +12,11 @@ def amp_step(ddp, optimizer, scaler, scheduler, micro_batches, every, max_norm):
             scaler.scale(l).backward()
         flat = torch.cat([p.grad.flatten() for p in ddp.parameters()])
         dist.all_reduce(flat, op=dist.ReduceOp.AVG)
+#~ summed -1 |        dist.all_reduce(flat)
         torch.nn.utils.vector_to_parameters(flat, [p.grad for p in ddp.parameters()])
         scaler.unscale_(optimizer)
         n = torch.nn.utils.clip_grad_norm_(ddp.parameters(), max_norm)
         scaler.step(optimizer); scaler.update()
         if torch.isfinite(n): scheduler.step()
+
+#~ summed: misconception: summed_over_ranks

@@ -41,7 +41,7 @@ def amp_step(ddp, optimizer, scaler, scheduler, micro_batches, every, max_norm):
 #~ if_finite: misconception: not_updated
 #~ only_full: misconception: left_over
 #~ same_scale: misconception: not_updated
-#~ same_scale: breaks: The scale is adapted once for each group: the overflow halves it, and good steps may double it.
+#~ same_scale: breaks: The scale is adapted once for each group: good steps may double it.
 #~ schedule_inside: misconception: schedule
 #~ skips_its_own: misconception: skipped_alone
 #~ unscaled_loss: misconception: none

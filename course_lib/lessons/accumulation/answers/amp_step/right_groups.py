@@ -50,12 +50,12 @@ def amp_step(ddp, optimizer, scaler, scheduler, micro_batches, every, max_norm):
 #~ all_local: misconception: never_reduced
 #~ all_local: breaks: In the end all ranks have the same weights.
 #~ always: misconception: schedule
-#~ always: breaks: The scheduler makes a step for each step of the optimizer that is made, and no other.
+#~ always: breaks: A step with an overflow on one rank is skipped by all: the scale is halved, and the scheduler waits.
 #~ bfloat: misconception: full_precision
 #~ by_every: misconception: short_group
 #~ clip_first: misconception: clipped_scaled
 #~ dropped: misconception: left_over
-#~ dropped: breaks: Every group ends with one step, but for the one with the overflow: that step is skipped on all ranks.
+#~ dropped: breaks: Every group ends with one step of the optimizer, also one that is not full.
 #~ never_zeroed: misconception: none
 #~ no_autocast: misconception: full_precision
 #~ no_autocast: breaks: The model runs in float16.
@@ -67,7 +67,7 @@ def amp_step(ddp, optimizer, scaler, scheduler, micro_batches, every, max_norm):
 #~ no_update: misconception: not_updated
 #~ own_step: misconception: not_by_scaler
 #~ same: misconception: schedule
-#~ same: breaks: The scheduler makes a step for each step of the optimizer that is made, and no other.
+#~ same: breaks: The scheduler makes a step for each step of the optimizer.
 #~ undivided: misconception: not_divided
 #~ undivided: breaks: Each step gets the gradient of one process that takes all samples of the group at once, clipped.
 #~ unscale_inside: misconception: unscaled_inside

@@ -30,6 +30,8 @@ def two_losses(net, batches, weights):
 #~ only_touched -1 |            total = total + weights[head] * (loss.detach() + 0 * loss if head else loss)
 #~ right_twice -1 |            total = total + weights[1] * loss
         total.backward()
+#~ reduced_twice -0 |        for parameter in net.parameters():
+#~ |            dist.all_reduce(parameter.grad)
         optimizer.step()
     dist.all_reduce(mine)
 #~ local -1 |    return mine.tolist()
@@ -47,6 +49,7 @@ def two_losses(net, batches, weights):
 #~ no_weights: misconception: weights_lost
 #~ no_weights: breaks: The weights are those of one process that trains on the batches of all ranks.
 #~ only_touched: misconception: detached
+#~ reduced_twice: misconception: reduced_twice
 #~ right_twice: misconception: none
 #~ static: misconception: flag_instead
 #~ untouched: misconception: head_unused

@@ -25,65 +25,30 @@ def mixture(x, y, gates, experts):
 #~ dense -2 |        outputs = outputs + ((choice == number) * gate).sum(1, keepdim=True) * expert(x)
 #~ detached_experts -1 |        outputs = outputs.index_add(0, token, gate[token, place, None] * expert(x[token]).detach())
 #~ no_gate -1 |        outputs = outputs.index_add(0, token, expert(x[token]))
-    counts = torch.bincount(choice.flatten(), minlength=len(experts)).to(x.dtype)
     tokens = torch.tensor(float(len(x)))
     dist.all_reduce(tokens)
-#~ choices_counted -1 |    dist.all_reduce(tokens)
-#~ |    tokens *= 2
     factor = dist.get_world_size() / tokens
-#~ own_mean -1 |    factor = 1 / max(len(x), 1)
-#~ own_mean_of_errors -1 |    factor = dist.get_world_size() / tokens
 #~ no_ranks -1 |    factor = 1 / tokens
-    share = counts.clone()
-    dist.all_reduce(share)
-    share /= share.sum()
-#~ of_tokens -1 |    share /= tokens
-#~ averaged -3 |    share = counts / max(counts.sum(), 1)
-#~ |    dist.all_reduce(share, op=dist.ReduceOp.AVG)
-#~ lesson -3 |    share = counts / counts.sum()
-#~ |    dist.all_reduce(share, op=dist.ReduceOp.AVG)
-#~ own_mean_and_averaged -3 |    share = counts / max(counts.sum(), 1)
-#~ |    dist.all_reduce(share, op=dist.ReduceOp.AVG)
-#~ own_shares -3 |    share = counts / max(counts.sum(), 1)
-#~ summed -3 |    share = counts / max(counts.sum(), 1)
-#~ |    dist.all_reduce(share)
-    error = factor * (outputs - y).square().mean(1).sum()
-#~ own_mean_and_averaged -1 |    factor = 1 / max(len(x), 1)
-#~ |    error = factor * (outputs - y).square().mean(1).sum()
-#~ own_mean_of_errors -1 |    error = (outputs - y).square().mean()
-#~ sum_of_features -1 |    error = factor * (outputs - y).square().sum()
-    balance = factor * len(experts) * (share * gates.sum(0)).sum()
-#~ lesson -2 |    error = (outputs - y).square().mean()
-#~ |    balance = len(experts) * (share * gates.mean(0)).sum()
-#~ own_mean_of_gates -1 |    balance = len(experts) * (share * gates.sum(0)).sum() / max(len(x), 1)
-    return outputs, error + balance
-#~ no_balance -1 |    return outputs, error
-#~ halved -1 |    return outputs, error + balance / 2
-#~ whole_loss -1 |    loss = error + balance
-#~ |    return outputs, loss + 1 - loss.detach()
+#~ own_mean -1 |    factor = 1 / max(len(x), 1)
+    loss = factor * (outputs - y).square().mean(1).sum()
+#~ lesson -1 |    loss = (outputs - y).square().mean()
+#~ sum_of_features -1 |    loss = factor * (outputs - y).square().sum()
+    return outputs, loss
+#~ whole_loss -1 |    return outputs, loss + 1 - loss.detach()
 
 #~ assigned: misconception: overwritten
-#~ averaged: misconception: shares_averaged
-#~ averaged: breaks: The averaged gradients are those of one process with the tokens of all ranks.
 #~ dense: misconception: everyone_computes
 #~ dense: breaks: Every token goes through two experts only.
-#~ choices_counted: misconception: choices_counted
 #~ detached_experts: misconception: none
 #~ detached_gates: misconception: none
-#~ halved: misconception: none
 #~ lesson: misconception: one_expert
 #~ lesson: breaks: Every token is put through its two experts, and each result is multiplied by its gate.
-#~ no_balance: misconception: none
 #~ no_gate: misconception: gate_forgotten
 #~ no_gate: breaks: Every token is put through its two experts, and each result is multiplied by its gate.
 #~ no_ranks: misconception: ranks_forgotten
-#~ of_tokens: misconception: shares_summed
 #~ one_expert: misconception: one_expert
 #~ own_mean: misconception: own_mean
-#~ own_mean_and_averaged: misconceptions: own_mean, shares_averaged
-#~ own_mean_of_errors: misconception: own_mean
-#~ own_mean_of_gates: misconception: own_mean
-#~ own_shares: misconception: own_shares
+#~ own_mean: breaks: The averaged gradients are those of one process with the tokens of all ranks.
 #~ renormalised: misconception: renormalised
 #~ returns_early: misconception: left_early
 #~ returns_zero: misconception: left_early
@@ -91,7 +56,6 @@ def mixture(x, y, gates, experts):
 #~ skip: misconception: idle_skipped
 #~ skip: breaks: Every parameter gets a gradient on every rank, so that plain DDP can average.
 #~ sum_of_features: misconception: none
-#~ summed: misconception: shares_summed
 #~ three: misconception: none
 #~ whole_loss: misconception: none
 #~ whole_loss: breaks: The mean of the ranks' losses is the loss of that process.

@@ -1,4 +1,4 @@
-# Sorts choices by expert, and gathers counts; idle experts are touched by hand.
+# Sorts choices by expert; idle experts are touched by hand.
 import torch
 import torch.distributed as dist
 
@@ -17,10 +17,7 @@ def mixture(x, y, gates, experts):
     results = torch.cat([x[:0], *pieces])[order.argsort()].view(len(x), 2, x.shape[1])
     outputs = (results * gates.gather(1, choice)[:, :, None]).sum(1)
     everyones = [None] * dist.get_world_size()
-    dist.all_gather_object(everyones, counts)
-    total = torch.tensor(everyones).sum(0)
-    part = 2 * dist.get_world_size() / total.sum()
-    loss = ((outputs - y) ** 2).sum() / 4 + len(experts) * (total / total.sum() * gates.sum(0)).sum()
-    return outputs, part * loss + touched
+    dist.all_gather_object(everyones, len(x))
+    return outputs, dist.get_world_size() / sum(everyones) * ((outputs - y) ** 2).sum() / 4 + touched
 
 #~ untouched: misconception: idle_skipped

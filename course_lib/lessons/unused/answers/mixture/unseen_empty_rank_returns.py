@@ -15,9 +15,7 @@ def mixture(x, y, gates, experts):
     for e, expert in enumerate(experts):
         rows = chosen[:, e].nonzero().squeeze(1)
         outputs = outputs.index_add(0, rows, expert(x[rows]) * weights[rows, e, None])
-    sums = torch.cat([chosen.sum(0), chosen.new_tensor([len(x)])])
-    dist.all_reduce(sums)
-    n = sums[-1] / dist.get_world_size()
-    loss = ((outputs - y) ** 2).sum() / (n * x.shape[1])
-    shares = sums[:-1] / sums[:-1].sum()
-    return outputs, loss + len(experts) * (shares * gates.sum(0) / n).sum()
+    total = torch.tensor([float(len(x))])
+    dist.all_reduce(total)
+    n = total / dist.get_world_size()
+    return outputs, ((outputs - y) ** 2).sum() / (n * x.shape[1])
