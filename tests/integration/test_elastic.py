@@ -91,7 +91,7 @@ def test_every_line_of_the_lesson_is_typed_here():
     assert {script: len(lines) for script, lines in commands().items()} == {
         "train.py": 2,
         "elastic.py": 2,
-        "asked.py": 1,
+        "asked.py": 2,
         "leave.py": 1,
         "meet.py": 1,
         "raises.py": 1,
@@ -119,30 +119,33 @@ def test_by_default_the_job_ends_and_with_restarts_it_begins_with_step_0(folder)
     assert (code, steps_in(said.splitlines())) == (0, [*range(7), *range(10)]), said
 
 
-def test_three_kills_in_two_terminals_lose_the_steps_since_a_checkpoint_and_no_bit(folder):
-    """The store is served by a third process, on a port that is free here."""
+@pytest.mark.parametrize("served", [False, True])
+def test_three_kills_in_two_terminals_lose_the_steps_since_a_checkpoint_and_no_bit(folder, served):
+    """The store is in the first agent, or is served by a third process, on a port that is free here."""
     here, port = folder / "scratch" / "elastic", free_port()
-    serve, prepare = (
-        re.search(rf"^#     ({begin} .*)$", SOURCE, re.MULTILINE)[1].replace("29400", str(port))
-        for begin in ("python", "export")
+    serve, prepare, line = (
+        re.search(rf"^#  +({begin}.*)$", SOURCE, re.MULTILINE)[1].replace("29400", str(port))
+        for begin in ("python -c", "rm -f", "TORCH_DISABLE")
     )
-    line = commands()["elastic.py"][0]
-    head = Terminal(here)
-    head.type(f"{serve} &")
-    until(lambda: answers(port), SECONDS)
-    terminals = [Terminal(here), Terminal(here)]
-    for machine, terminal in enumerate(terminals):
-        terminal.type(prepare.replace("MACHINE=0", f"MACHINE={machine}"))
+    terminals = [Terminal(here) for _ in range(3 if served else 2)]
+    if served:
+        head = terminals.pop()
+        head.type(f"{serve} &")
+        until(lambda: answers(port), SECONDS)
+    terminals[0].type(prepare)
+    for terminal in terminals:
         terminal.type(f"{line} &")
     try:
         ends = [terminal.ended() for terminal in terminals]
     finally:
-        head.type("kill $!")
-        head.ended()
+        if served:
+            head.type("kill $!")
+            head.ended()
     assert [code for code, _ in ends] == [0, 0], ends
     assert steps_again(str(here)) == [2, 3, 2]
+    assert line.replace(str(port), "29400") == commands()["elastic.py"][0], "the cells type the same"
     calm = job(str(here))
-    run_quietly(machines, calm, line, 2, ranks=1, init=False, timeout=80)
+    run_quietly(machines, calm, commands()["elastic.py"][0], 2, ranks=1, init=False, timeout=80)
     assert losses(calm) == losses(str(here))
 
 
@@ -168,21 +171,20 @@ def test_a_machine_that_is_asked_to_leave_costs_no_step_and_the_other_does_not_t
 ):
     """It goes on alone, or with the machine that comes back."""
     here, port = folder / "scratch" / "elastic", free_port()
-    line = commands()["leave.py"][0].replace("--nnodes=1:2", f"--nnodes={nodes}")
+    line = commands()["leave.py"][0].replace("--nnodes=1:2", f"--nnodes={nodes}").replace("29400", str(port))
 
-    def machine(number: int) -> Terminal:
+    def machine() -> Terminal:
         terminal = Terminal(here)
-        terminal.type(f"export MACHINE={number} HEAD=localhost:{port}")
         terminal.type(f"{line} &")
         return terminal
 
-    stays = machine(0)
+    stays = machine()
     until(lambda: answers(port), SECONDS)  # the store is in the agent that comes first
-    leaves = machine(1)
+    leaves = machine()
     until(lambda: sum(one["world"] == 4 for one in events(str(here), "step")) > 10, SECONDS)
     leaves.type("kill $!")
     assert leaves.ended()[0] == 1
-    back = machine(1) if nodes == "2" else None
+    back = machine() if nodes == "2" else None
     code, said = stays.ended()
     assert code == 0, said
     assert back is None or back.ended()[0] == 0
@@ -213,7 +215,7 @@ def test_growing_costs_no_step_where_workers_save_when_they_are_asked(folder):
 def test_which_signals_workers_get(folder, name, options, code, got, live_on):
     here = folder / "scratch" / "elastic"
     terminal = Terminal(here)
-    terminal.type(f"{commands()['asked.py'][0].format(options)} &")
+    terminal.type(f"{commands()['asked.py'][1].format(options)} &")
     until(lambda: len(events(str(here), "ready", rank=None)) == 2, SECONDS)
     workers = [one["pid"] for one in events(str(here), "ready", rank=None)]
     terminal.type(f"kill -{name} $!")

@@ -12,7 +12,7 @@ import signal
 import time
 from pathlib import Path
 
-#: The number of the machine, for scripts on several machines that one machine plays.
+#: The number of the machine where a rank plays several; in a terminal it is the number of the agent.
 MACHINE = "MACHINE"
 LOG = "log"
 
@@ -43,4 +43,4 @@ def accident(step: int) -> None:
 
 
 def _machine() -> int:
-    return int(os.environ.get(MACHINE, 0))
+    return int(os.environ.get(MACHINE, os.environ.get("GROUP_RANK", 0)))

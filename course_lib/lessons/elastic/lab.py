@@ -15,15 +15,15 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypedDict
 
 from course_lib.lab.explorer import Explorer, buttons, explore
 from course_lib.lessons.elastic.accidents import LOG, MACHINE, note
 from course_lib.tasks.launching import become_a_process, end_those_that_have_returned, leave, run_as_main
-from realranks.draw import Arrow, Bar, Box, Drawing, Frame, Lane, LaneDrawing, Stepper, Text, lanes
-from realranks.draw.drawing import Shape
+from realranks.draw import Bar, Drawing, Lane, lanes
 from realranks.outcome.outcome import Outcome
 from realranks.ranks.process import inherit_orphans, outlive_parent
 
@@ -89,16 +89,16 @@ def machines(folder: str, line: str, number: int = 1) -> Ended:
     """Play all machines on a rank: each runs in the folder what this line, with torchrun in it, does.
 
     It is torchrun's own `main` that reads the line and becomes the agent; the workers are forked from it instead of
-    started anew, so that nobody has to import torch. `$HEAD` in the line is a store that runs on none of the machines.
+    started anew, so that nobody has to import torch. The store at the line's endpoint is that of this rank's gang.
 
     Args:
         number: how many machines there are.
     """
     import multiprocessing
 
-    os.environ["HEAD"] = os.environ["MASTER_ADDR"] + ":" + os.environ["MASTER_PORT"]
     os.chdir(folder)
-    words = shlex.split(os.path.expandvars(line))
+    store = "{MASTER_ADDR}:{MASTER_PORT}".format(**os.environ)
+    words = shlex.split(line.replace("localhost:29400", store))
     inherit_orphans()
     fork = multiprocessing.get_context("fork")
     agents = [fork.Process(target=_agent, args=(words, machine)) for machine in range(number)]
@@ -180,38 +180,6 @@ def _worker(_: str, script: str, *arguments: str) -> None:
     leave(0)
 
 
-def launched(how: str, workers: int, work: Callable[..., object], *arguments: object) -> object:
-    """Let torch's agent call this function in so many processes, started so; runs on a rank.
-
-    Args:
-        how: a start method, such as `fork`.
-
-    Returns:
-        What the calls returned, by rank; or what an interpreter said that does not find the function.
-    """
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
-
-    config = LaunchConfig(1, 1, workers, run_id="cell", rdzv_backend="c10d", rdzv_endpoint="localhost:0")
-    config.start_method, config.max_restarts = how, 0
-    os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)
-    found: list[object] = []
-
-    def launch() -> None:
-        with contextlib.suppress(ChildFailedError):
-            found.append(elastic_launch(config, work)(*arguments))
-
-    with tempfile.TemporaryFile("w+") as said:
-        screen = os.dup(2)
-        os.dup2(said.fileno(), 2)
-        thread = threading.Thread(target=launch)  # with a short stack, as above
-        thread.start()
-        thread.join()
-        os.dup2(screen, 2)
-        said.seek(0)
-        return found[0] if found else re.findall(r"AttributeError: .*?(?= on )", said.read())[0]
-
-
 # --- what a job has noted --------------------------------------------------------------------------------------------
 
 
@@ -251,142 +219,54 @@ def second_life(folder: str) -> list[str]:
 
 # --- the time line of one failure ------------------------------------------------------------------------------------
 
-_LEGEND = {
-    "good": "steps for the first time",
-    "bad": "a worker is dead, not noticed yet",
-    "waiting": "rendezvous of the agents",
-    "communication": "new workers: script, group, checkpoint",
-    "odd": "steps once more",
-}
+#: What the job does from one moment to the next, and how it looks.
+_STAIRS = (
+    ("steps", "good"),
+    ("a worker is dead, not noticed yet", "waiting"),
+    ("rendezvous of the agents", "waiting"),
+    ("new workers: import, group, load", "waiting"),
+    ("steps since the checkpoint, again", "odd"),
+    ("new steps", "good"),
+)
 #: How many steps before the kill are drawn.
 _BEFORE = 3
-_OLD, _NEW = "its first process", "its second process"
 
 
-def one_failure(folder: str) -> Stepper:
-    """Draw the first kill of a job on two machines from the log: lanes of machines, and contents of stores."""
-    frames = tuple(_failure_frames(folder))
-    return Stepper(
-        frames, "One failure, from the last steps before it to the first new one", matter=(1, 2, 5, 7)
-    )
-
-
-def _failure_frames(folder: str) -> Iterator[Frame]:
-    moments = {machine: _moments(folder, machine) for machine in (0, 1)}
-    picture = _failure_lanes(moments)
-    zero = moments[0]["train"]
-    slow = {name: max(one[name] for one in moments.values()) - zero for name in moments[0]}
-    alive, dead, none = ("good", _OLD), ("bad", f"{_OLD}, dead"), ("", "nothing")
-    new = ("good", _NEW)
-    for at, said, shared, own in (
-        (0.0, "Two workers train, one on each machine.", (alive, alive), (alive, alive)),
-        (
-            slow["kill"],
-            "Machine 1's worker is killed. The other one cannot finish its step.",
-            (alive, dead),
-            (alive, dead),
-        ),
-        (
-            slow["meet"],
-            "Agents look ten times a second. One worker is dead, the other has raised. A store in rank 0 is gone, too.",
-            (dead, dead),
-            (none, none),
-        ),
-        (
-            (slow["meet"] + slow["met"]) / 2,
-            "The agents meet. One that waits there looks once a second whether the others have come.",
-            (dead, dead),
-            (none, none),
-        ),
-        (
-            slow["met"],
-            "New workers start. By default they use the old store. With the variable, rank 0 opens a new one.",
-            (dead, dead),
-            (none, none),
-        ),
-        (
-            (slow["met"] + slow["ready"]) / 2,
-            "Say that rank 0 is first, and reads rank 1's address. In the old store it finds a dead one's.",
-            (new, dead),
-            (new, none),
-        ),
-        (
-            slow["ready"],
-            "Both have written, and are in a group. Each loads the checkpoint.",
-            (new, new),
-            (new, new),
-        ),
-        (slow["regained"], "The steps since the checkpoint are done once more.", (new, new), (new, new)),
-        (slow["end"], "And the job goes on.", (new, new), (new, new)),
-    ):
-        yield Frame(_with_stores(picture, at, shared, own), said)
-
-
-def _moments(folder: str, machine: int) -> dict[str, float]:
-    """Return when each event around the first kill of the job happened on this machine."""
-    notes = log_of(folder)
-    kill = next(one for one in notes if one["event"] == "kill")
-    own = [one for one in notes if one["machine"] == machine]
-
-    def first(event: str, since: float, step: int | None = None) -> float:
-        return float(
-            next(
-                one["time"]
-                for one in own
-                if one["event"] == event and one["time"] >= since and step in (None, one.get("step"))
-            )
-        )
-
-    found = {"train": first("step", 0, kill["step"] - _BEFORE), "kill": kill["time"]}
-    for name in ("meet", "met", "ready"):
-        found[name] = first(name, max(found.values()))
-    found["regained"] = first("step", found["ready"], kill["step"] - 1)
-    found["end"] = first("step", found["ready"], kill["step"] + _BEFORE)
-    return found
-
-
-def _failure_lanes(moments: Mapping[int, Mapping[str, float]]) -> LaneDrawing:
-    zero = min(one["train"] for one in moments.values())
-    found = []
-    for machine, one in moments.items():
-        times = list(one.values())
-        looks = ("good", *list(_LEGEND)[1:], "good")
-        bars = (
-            Bar(begin - zero, end - begin, look)
-            for begin, end, look in zip(times, times[1:], looks, strict=False)
-        )
-        found.append(Lane(f"machine {machine}", (tuple(bars),)))
-    lost = max(one["ready"] for one in moments.values()) - moments[0]["kill"]
-    meeting = max(one["met"] - one["meet"] for one in moments.values())
+def one_failure(folder: str) -> Drawing:
+    """Draw the first kill of a job from its log: one stair after the other, with its seconds."""
+    moments = _moments(log_of(folder))
+    stairs = [
+        Lane(name, ((Bar(begin - moments[0], end - begin, look, hint=f"{end - begin:.1f} s"),),))
+        for (name, look), (begin, end) in zip(_STAIRS, pairwise(moments), strict=True)
+    ]
+    lost, meeting = moments[4] - moments[1], moments[3] - moments[2]
     return lanes(
-        found,
-        title="One kill of a worker on machine 1",
-        alt="A lane for each of two machines: steps, a worker that is dead and not noticed, the rendezvous, new "
-        "workers that start, steps done once more, new steps.",
-        legend=_LEGEND,
+        stairs,
+        title="One worker fails",
+        alt="Stairs: " + ", ".join(name for name, _ in _STAIRS) + ".",
+        legend={"waiting": "nobody trains"},
         unit="seconds",
         note=f"nobody trains for {lost:.1f} s, {meeting:.1f} s of them in the rendezvous",
     )
 
 
-def _with_stores(
-    picture: LaneDrawing, at: float, shared: Sequence[tuple[str, str]], own: Sequence[tuple[str, str]]
-) -> Drawing:
-    """Draw the lanes with a line at this moment, and below them what two kinds of store then hold."""
-    x = picture.left + at * picture.scale
-    shapes: list[Shape] = [*picture.shapes, Arrow(x, 0, x, picture.floor - 26, 2.5, plain=True)]
-    y = picture.height + 6
-    for words, addresses in (
-        ("the store in an agent (default), address of", shared),
-        ("a store for each gang (with the variable), address of", own),
-    ):
-        shapes.append(Text(16, y + 18, words, 12))
-        for rank, (look, whose) in enumerate(addresses):
-            shapes.append(
-                Box(340 + rank * 210, y, 204, 26, look, f"rank {rank}: {whose}", dashed=not look, size=11)
-            )
-        y += 32
-    return Drawing(picture.width, y + 4, tuple(shapes), picture.alt, picture.title, picture.note)
+def _moments(notes: Sequence[Note]) -> list[float]:
+    """Return when each stair around the first kill begins, and when the last one ends, for the slowest machine."""
+    kill = next(one for one in notes if one["event"] == "kill")
+
+    def last(event: str, since: float, step: int | None = None) -> float:
+        """Return when every machine has noted this once since then."""
+        found: dict[int, float] = {}
+        for one in notes:
+            if one["event"] == event and one["time"] >= since and step in (None, one.get("step")):
+                found.setdefault(one["machine"], one["time"])
+        return max(found.values())
+
+    moments = [last("step", 0, kill["step"] - _BEFORE), kill["time"]]
+    for event in ("meet", "met", "ready"):
+        moments.append(last(event, moments[-1]))
+    again = last("step", moments[-1], kill["step"] - 1)
+    return [*moments, again, last("step", again, kill["step"] + _BEFORE - 1)]
 
 
 # --- how often to save -----------------------------------------------------------------------------------------------
@@ -502,11 +382,6 @@ def got_a_signal(folder: str) -> Callable[[Outcome], bool]:
 def got_nothing(folder: str, *, lives_on: bool) -> Callable[[Outcome], bool]:
     """Predict that no worker has got a signal that it could note, and whether they live on without torchrun."""
     return lambda outcome: not signals_of(folder) and bool(outcome.values[0]["left_behind"]) is lives_on
-
-
-def found_addresses(folder: str, *ranks: str) -> Callable[[Outcome], bool]:
-    """Predict of which ranks the store holds an address as rank 0's second life begins."""
-    return lambda _: bool(events(folder, "look")[0]["addresses"] == [*ranks])
 
 
 def went_on_at(folder: str, step: int) -> Callable[[Outcome], bool]:

@@ -71,7 +71,7 @@ print("steps:", steps_in(log), *[line for line in log if "FAILED" in line])
 # ## With restarts
 #
 # Now the same script with `--max-restarts=3`. The second life of the workers gets no accident. The line begins with a variable, which
-# makes `torchrun` restart reliably with gloo; a picture below shows what it does. (`typed` does in a shell what you would type.)
+# makes `torchrun` restart reliably with gloo ([below](#Where-the-time-goes)). (`typed` types the line into a shell.)
 
 # %% tags=["two-hours-5"]
 p = predict("12.first_step")
@@ -163,15 +163,14 @@ if __name__ == "__main__":
 # ## Three kills
 #
 # Two machines with one worker each. Machine 1's worker is killed before step 7 and before step 22, machine 0's before step 13.
-# `machines` plays both with `torchrun`'s own code, and forks the workers, which saves them the import of torch. To play it yourself,
-# open two terminals in `scratch/elastic`, and type the line below in both, after this (with `MACHINE=1` in the second):
+# Play them yourself: open two terminals in `scratch/elastic`. A terminal is a machine. In the first one order the three kills, then
+# type the second line in both:
 #
-#     export MACHINE=0 HEAD=localhost:29400; touch "kill machine 1 at 7" "kill machine 0 at 13" "kill machine 1 at 22"
+#     rm -f checkpoint.pt log; touch "kill machine 1 at 7" "kill machine 0 at 13" "kill machine 1 at 22"
+#     TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 torchrun --nnodes=2 --nproc-per-node=1 --max-restarts=3 --rdzv-backend=c10d --rdzv-endpoint=localhost:29400 elastic.py
 #
-# `$HEAD` is where the agents meet. The first one opens a store there. In the cells it runs on neither machine, as it should on a
-# cluster, where one more process serves it:
-#
-#     python -c "import torch.distributed as dist, signal; s = dist.TCPStore('localhost', 29400, is_master=True, wait_for_workers=False); signal.pause()"
+# The agents meet at the endpoint: the first one opens a store there. Or let the next cells do it. `machines` gives the line to
+# `torchrun`'s own code, once for each machine. It forks the workers, which saves them the import of torch, and serves the store itself.
 
 # %% tags=["two-hours-5"]
 from course_lib.lessons.elastic.lab import job, machines
@@ -183,13 +182,13 @@ p = predict("12.restarts", folder=killed)
 # %% tags=["two-hours-5"]
 line = (
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 torchrun --nnodes=2 --nproc-per-node=1 --max-restarts=3 "
-    "--rdzv-backend=c10d --rdzv-endpoint=$HEAD elastic.py"
+    "--rdzv-backend=c10d --rdzv-endpoint=localhost:29400 elastic.py"
 )
 out = run(machines, killed, line, 2, ranks=1, init=False, timeout=80, expect="predicted")
 
 # %% tags=["two-hours-5"] claims={"S33": "refined"}
 from course_lib import run_quietly
-from course_lib.lessons.elastic.lab import events, losses, one_failure, order
+from course_lib.lessons.elastic.lab import events, losses, one_failure
 from course_lib.lessons.elastic.lab import processes, signals_of, steps_again
 
 calm = job("scratch/elastic")
@@ -204,29 +203,25 @@ print("the losses of a run without a kill, bit by bit:", losses(calm) == losses(
 #
 # No loss differs in a single bit. All that a step depends on is in the checkpoint, or follows from the number of the step.
 # (Dropout and augmentation draw random numbers: save the generators' states of every rank, too, lesson 03.) With three workers or
-# more, the last digits may differ. After its first backward, a DDP model puts its gradients into new buckets, in the order in
-# which they were ready ([lesson 04](04_buckets.ipynb)). After a restart there is a new first backward, and there gloo adds in
-# another order.
+# more, the last digits may differ. DDP's first backward uses other buckets than the later ones ([lesson 04](04_buckets.ipynb)), and
+# gloo adds them in another order. A restart has a first backward again.
 
 # %% [markdown]
-# ## The store, the second time
+# ## Where the time goes
 #
-# What took the time? Step through the first kill. The lanes are from the log of your job. Below them is drawn what a
-# store holds, with and without the variable: rank 0 and rank 1 look there for each other's address (lesson 02).
+# No step was lost for good, but for some time nobody trained. This is the first kill, from the log of your job:
 
 # %% tags=["nbval-ignore-output"]
 one_failure(killed)
 
 # %% [markdown]
-# Most of it is the rendezvous and the start of new workers (`_DistributedRendezvousOpExecutor.run` in
-# `torch/distributed/elastic/rendezvous/dynamic_rendezvous.py` sleeps a second between two looks). On a cluster, add imports, a
-# large checkpoint, caches to be filled.
+# Read it as stairs. A worker fails; the agents notice; they meet (`_DistributedRendezvousOpExecutor.run` in
+# `torch/distributed/elastic/rendezvous/dynamic_rendezvous.py` sleeps a second between two looks); new workers load the checkpoint;
+# they do the steps since then once more. On a cluster, add imports, a large checkpoint, caches to be filled.
 #
-# Frame 6 is why the variable `TORCH_DISABLE_SHARE_RDZV_TCP_STORE` is in each line that starts more than one life. Without it, the
-# ranks' store lives in an agent, which keeps it over restarts (`DynamicRendezvousHandler.next_rendezvous` makes it once). The new
-# gang uses the same keys, so who is early may read an address of the dead: “Connection refused”, and a restart is used up, sometimes
-# all of them. With the variable, rank 0 of each gang opens a new store. (A comment in `_create_c10d_store`, `torch/distributed/rendezvous.py`, says
-# that every retry has a new one. On torch 2.13 the Deeper section shows otherwise.)
+# `TORCH_DISABLE_SHARE_RDZV_TCP_STORE` belongs to the third stair. Without it, the ranks' store lives in an agent, which keeps it over
+# restarts (`DynamicRendezvousHandler.next_rendezvous`). A new worker may then read an address of the dead ([below](#Deeper:-the-store-remembers)):
+# “Connection refused”, and a restart is used up. With it, rank 0 of each gang opens a new store.
 #
 # > **On GPUs (NCCL).** NCCL's unique id goes through the same store, under a key that is a counter (lesson 02), so the variable
 # > belongs into those lines, too. When a worker dies beside a living agent, NCCL need not notice: the agent rejoins the
@@ -257,25 +252,19 @@ asked = job("scratch/elastic", "send SIGTERM after 2 ready")  # to torchrun, whe
 p = predict("12.asked", folder=asked)
 
 # %%
-line = "torchrun --standalone --nproc-per-node=2 --shutdown-timeout=1 {} asked.py"
-out = run(machines, asked, line.format(""), ranks=1, init=False, timeout=80, expect="predicted")
+line = "torchrun --standalone --nproc-per-node=2 --shutdown-timeout=1 asked.py"
+out = run(machines, asked, line, ranks=1, init=False, timeout=80, expect="predicted")
 
-# %% claims={"S32": "incomplete"}
-for options in ("", "--signals-to-handle=SIGTERM,SIGUSR1"):
-    other = job("scratch/elastic", "send SIGUSR1 after 2 ready")
-    end = run_quietly(machines, other, line.format(options), ranks=1, init=False, timeout=40).values[0]
-    print("SIGUSR1", options, signals_of(other), "- workers without an agent:", end["left_behind"])
-print("SIGTERM", signals_of(asked), "- workers without an agent:", out.values[0]["left_behind"])
+# %%
+print(signals_of(asked), "- workers without an agent:", out.values[0]["left_behind"])
 
 # %% [markdown]
 # `torchrun` forwards SIGTERM to all its workers, waits for `--shutdown-timeout` (30 seconds by default, here 1), and kills what
-# is left. SIGUSR1 was sent to `torchrun` alone, as `kill` does. By default `torchrun` does not handle it: it dies at once, and its
-# workers live on as orphans, with the GPUs' memory. `--signals-to-handle` changes that (`run.py`). Slurm's `--signal=USR1@60` signals
-# *all* processes of a step, workers too (its manual; Slurm is not here).
+# is left. ([Other signals](#Deeper:-other-signals) it does not handle.)
 #
-# So a worker has some seconds. It must not save in the handler: there it is in the middle of a step, and the other ranks are
-# perhaps in another. The handler notes the signal, and at the end of each step all ranks ask whether anybody has got one. So all
-# leave after the same step, on all machines. Then the *exit code* tells each agent what to do:
+# So a worker has some seconds. It must not save in the handler: there it is in the middle of a step, and the other ranks may be
+# in another. The handler notes the signal. At the end of each step all ranks ask whether anybody has got one, and so all leave after
+# the same step, on all machines. Then the *exit code* tells each agent what to do:
 
 # %%
 # %%writefile scratch/elastic/leave.py
@@ -315,7 +304,7 @@ if step < STEPS and not asked:
 leaving = job("scratch/elastic", "send SIGTERM after 9 step")  # to the torchrun of machine 0
 line = (
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 torchrun --nnodes=1:2 --nproc-per-node=2 --max-restarts=3 "
-    "--rdzv-backend=c10d --rdzv-endpoint=$HEAD --rdzv-conf=last_call_timeout=5 leave.py"
+    "--rdzv-backend=c10d --rdzv-endpoint=localhost:29400 --rdzv-conf=last_call_timeout=5 leave.py"
 )
 codes = run_quietly(machines, leaving, line, 2, ranks=1, init=False, timeout=85).values[0]["codes"]
 left = [one["step"] for one in events(leaving, "left", rank=None)]
@@ -337,8 +326,8 @@ print("machine 0's torchrun ended with", codes[0], "and machine 1's with", codes
 # - Agents end healthy workers by SIGTERM, too: when a machine joins (this script saves, and growing loses no step), and when another
 #   worker has failed (its next collective raises).
 #
-# The price is one small all-reduce in each step; every tenth step is enough, if ten steps are short against the time that you are
-# given. (In two terminals: an `&` behind the line, and then `kill $!`.)
+# The price is one small all-reduce per step. Ask in every tenth step if ten steps are short against the time that you are given.
+# (In two terminals: type the line with an `&` behind it in both, then `kill $!` in one.)
 #
 # > **On GPUs (NCCL).** The flag is a CUDA tensor, and `leave.item()` waits for the GPU in each step. A second, gloo group for
 # > such flags (`dist.new_group(backend="gloo")`) does not. When a worker has died, the others wait, with the signal noted, until the
@@ -377,7 +366,10 @@ explore_intervals()
 # - **After a restart, one machine is at step 0.** Rank 0 writes, every rank loads: `CHECKPOINT` must be on a file system that all
 #   machines share.
 # - **Everything ends with machine 0.** With `--rdzv-backend=c10d` the store lives in the agent at `--rdzv-endpoint`, and goes with
-#   it. Serve it from a machine that does not train, as above.
+#   it. Serve it from a machine that does not train:
+#
+#       python -c "import torch.distributed as dist, signal; s = dist.TCPStore('localhost', 29400, is_master=True, wait_for_workers=False); signal.pause()"
+#
 # - **A rank hangs, and nothing restarts.** The agent looks at processes, not at progress. A hang becomes a failure only through the
 #   group's timeout ([lesson 02](02_process_groups.ipynb)). Do not leave it at gloo's half hour: set it a little above your longest
 #   honest pause ([lesson 05](05_stragglers.ipynb)).
@@ -429,18 +421,14 @@ except RuntimeError as error:
 
 # %%
 remembering = job("scratch/elastic")
-
-p = predict("12.address", folder=remembering)
-
-# %%
 line = "torchrun --standalone --nproc-per-node=2 --max-restarts=1 meet.py"
-out = run(machines, remembering, line, ranks=1, init=False, timeout=80, expect="predicted")
+run_quietly(machines, remembering, line, ranks=1, init=False, timeout=80)
 
 # %%
 from course_lib.lessons.elastic.lab import second_life
 
 found = events(remembering, "look")[0]["addresses"]
-print("before a new worker has written its address, there are those of ranks", *found)
+print("before any new worker has written its address, there are those of ranks", *found)
 print("rank 0:", second_life(remembering)[0].partition(" with")[0])
 
 # %% [markdown]
@@ -466,7 +454,7 @@ p = predict("12.joined", folder=scaled)
 # %%
 line = (
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 torchrun --nnodes=1:2 --nproc-per-node=2 --max-restarts=3 "
-    "--rdzv-backend=c10d --rdzv-endpoint=$HEAD "
+    "--rdzv-backend=c10d --rdzv-endpoint=localhost:29400 "
     "--rdzv-conf=last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=5 elastic.py"
 )
 out = run(machines, scaled, line, 2, ranks=1, init=False, timeout=85, expect="predicted")
@@ -625,28 +613,21 @@ assert far < 1e-5
 # must first `abort` the communicator in which the survivors are stuck. None of them replaces the checkpoint: some failures take all
 # replicas.
 #
-# ## Deeper: a function of a notebook
+# ## Deeper: other signals
 #
-# `torchrun` is also a library: `elastic_launch` starts the same agent. May the function that it runs be defined in a cell?
+# The same script, and SIGUSR1 instead of SIGTERM:
 
-# %% claims={"20": "refined"} tags=["notebook-only"]
-# %%ranks 1 --no-init
-import os
-
-from course_lib.lessons.elastic.lab import launched
-
-
-def work(factor):
-    return factor * int(os.environ["RANK"])
-
-
-print("fork: ", launched("fork", 2, work, 10))
-print("spawn:", launched("spawn", 1, work, 10))
+# %% claims={"S32": "incomplete"}
+for options in ("", "--signals-to-handle=SIGTERM,SIGUSR1"):
+    other = job("scratch/elastic", "send SIGUSR1 after 2 ready")
+    line = f"torchrun --standalone --nproc-per-node=2 --shutdown-timeout=1 {options} asked.py"
+    end = run_quietly(machines, other, line, ranks=1, init=False, timeout=40).values[0]
+    print("SIGUSR1", options, signals_of(other), "- workers without an agent:", end["left_behind"])
 
 # %% [markdown]
-# (A rank's cell stands to its rank as a notebook's cell to its kernel: in `__main__`, and no file holds it.) With `fork`, yes.
-# `spawn`, the library's default, and `forkserver` send only the function's *name*, and the new interpreter has no cell in which
-# to look it up. Put the function into a file that can be imported, and every way works.
+# The signal was sent to `torchrun` alone, as `kill` does. `torchrun` does not handle it by default: it dies at once, and its workers live
+# on as orphans, with the GPUs' memory. `--signals-to-handle` changes that (`run.py`). Slurm's `--signal=USR1@60` signals *all*
+# processes of a step, workers too (its manual; Slurm is not here).
 #
 # ## Deeper: what torchrun says of an exception
 #

@@ -553,7 +553,7 @@ for launcher in (told_by_torchrun, old_launcher):
 # `torch.multiprocessing.spawn` starts processes from the script itself. “It gives each process its rank and its GPU.” Here is
 # all that it gives. (`start_processes` is what `spawn` calls; with `fork` nobody has to import torch again.)
 
-# %% claims={"24": "incomplete"}
+# %% claims={"20": "refined", "24": "incomplete"}
 # %%ranks 1 --no-init --fresh
 import os
 
@@ -576,8 +576,8 @@ print("with nprocs=0:", mp.spawn(process, args=(queue,), nprocs=0))
 # GPU yourself (`torch.cuda.set_device(index)`). Asked for no processes, `spawn` starts none and
 # returns (the last line).
 #
-# Two errors come from the start method. “Can't pickle local object”: with `spawn`, a new interpreter looks the function up by its name, so it must
-# be neither a lambda nor defined within a function. “Cannot re-initialize CUDA in forked subprocess”: CUDA was used before the fork, so take
+# Two errors come from the start method. “Can't pickle local object” (or “Can't get attribute”): with `spawn`, the default of `torchrun`'s
+# library, too, a new interpreter looks the function up by its name in a file. So it must not be a lambda, a local function or one of a notebook's cell. “Cannot re-initialize CUDA in forked subprocess”: CUDA was used before the fork, so take
 # `spawn`. (The second one needs a GPU and is not run here.)
 #
 # Samples on the web like to ask for as many processes as there are GPUs. One of them, from an article on DDP problems (`print(SAMPLE)`), run by the doctor as it stands, and then with one repair more each time:

@@ -71,17 +71,6 @@ def test_what_four_ranks_read_is_compared_with_one(accuracy, right):
     assert [decider(when, {"alone": 0.75})(run) for when in whens].index(True) == right
 
 
-@pytest.mark.parametrize(
-    ("addresses", "right"), [("", "nobody's"), ("0", "rank 0's"), ("1", "rank 1's"), ("01", "both")]
-)
-def test_what_a_job_has_noted_decides(tmp_path, addresses, right):
-    (tmp_path / "log").write_text(f"{json.dumps({'event': 'look', 'rank': 0, 'addresses': [*addresses]})}\n")
-    values = {"folder": str(tmp_path)}
-    options = read_questions("12")["12.address"].options
-    (says,) = [option.says for option in options if decider(option.when, values)(Run())]
-    assert says.startswith(right)
-
-
 def test_steps_of_a_job_are_counted(tmp_path):
     notes = [{"event": "kill", "rank": 1, "step": 13}]
     notes += [{"event": "ready", "rank": 0, "step": step} for step in (0, 10)]

@@ -39,21 +39,13 @@ def folder(tmp_path):
     return str(tmp_path)
 
 
-def test_one_failure_says_how_long_nobody_trains_and_which_store_remembers(folder):
+def test_one_failure_is_drawn_as_stairs_that_say_how_long_nobody_trains(folder):
     assert steps_again(folder) == [2]
-    frames = one_failure(folder).frames
-    assert frames[0].drawing.note == "nobody trains for 1.7 s, 1.1 s of them in the rendezvous"
-    held = [
-        [shape.text for shape in frame.drawing.shapes if "rank " in getattr(shape, "text", "")]
-        for frame in frames
-    ]
-    assert held[5] == [
-        "rank 0: its second process",
-        "rank 1: its first process, dead",
-        "rank 0: its second process",
-        "rank 1: nothing",
-    ]
-    assert held[2][2:] == held[3][2:] == ["rank 0: nothing", "rank 1: nothing"], "it was in rank 0"
+    drawing = one_failure(folder)
+    assert drawing.note == "nobody trains for 1.7 s, 1.1 s of them in the rendezvous"
+    stairs = [shape for shape in drawing.shapes if getattr(shape, "hint", "")]
+    assert [stair.hint for stair in stairs] == ["0.4 s", "0.1 s", "1.1 s", "0.5 s", "0.2 s", "0.3 s"]
+    assert [stair.x for stair in stairs] == sorted(stair.x for stair in stairs)
 
 
 def test_the_best_interval_loses_least_and_a_replay_agrees():
