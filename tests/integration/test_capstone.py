@@ -120,5 +120,18 @@ def test_the_first_line_reaches_the_last_epoch_of_the_script_as_it_is_handed_out
     assert (tmp_path / "made/for/this/checkpoint.pt").exists()
 
 
+@pytest.mark.slow
+def test_the_script_that_grows_is_run_and_asked_about_a_lesson_as_typed(tmp_path):
+    for given in ("exercises", "solutions"):
+        shutil.copytree(ROOT / given / "script", tmp_path / given / "script")
+    line = 'torchrun --standalone --nproc-per-node=2 exercises/script/train.py --epochs 2 --out "$(mktemp -d)"'
+    assert "epoch 2: accuracy" in typed(line, tmp_path).stdout
+    script = tmp_path / "exercises/script/train.py"
+    faulty = script.read_text(encoding="utf-8")
+    script.write_text(faulty.replace('int(os.environ["LOCAL_RANK"])', "dist.get_rank()"), encoding="utf-8")
+    asked = typed("ddp-course check --suspect 02 exercises/script/train.py", tmp_path)
+    assert "What is checked of lesson 02 holds." in asked.stdout, asked.stdout + asked.stderr
+
+
 def test_there_are_lines_to_be_typed():
     assert len(LINES) == 4

@@ -360,6 +360,11 @@ for _ in range(10):
 # whatever is left over, the norm of a model that is not the same on all ranks, and the article's third sample, with a
 # scheduler in it and an overflow on one rank.
 #
+# **Your script.** Three of the faults in `exercises/script/train.py` are this lesson's ([lesson 00](00_first_ranks.ipynb#A-script-of-your-own)
+# has handed it out). Repair them; in a terminal, this says whether they are gone:
+#
+#     ddp-course check --suspect 10 exercises/script/train.py
+#
 # ## Deeper: length, angle and agreement
 #
 # On real gradients a mistake leaves three marks: the length, the angle to the gradient of one process with the whole batch, and

@@ -325,6 +325,11 @@ examine("scratch/gan.py", ranks=2).outcome
 # Five tasks wait in [exercises/06_alternation](../exercises/06_alternation.ipynb): a tally sheet of your own, a GAN step, two
 # heads with one backward, an evaluation during training, and the check that finds silent divergence.
 #
+# **Your script.** One of the faults in `exercises/script/train.py` is this lesson's ([lesson 00](00_first_ranks.ipynb#A-script-of-your-own)
+# has handed it out). Repair it; in a terminal, this says whether it is gone:
+#
+#     ddp-course check --suspect 06 exercises/script/train.py
+#
 # ## Deeper: a reducer in 25 lines
 #
 # The sheet as a program.

@@ -399,6 +399,13 @@ print(f"first {log[0]:.2f}, last {log[-1]:.2f}")
 # (read [the prefix `module.`](#Deeper:-the-prefix-module.) and [`weights_only`](#Deeper:-weights_only) first), and a run that
 # resumes bit by bit.
 #
+# **Your script.** Two of the faults in `exercises/script/train.py` are this lesson's ([lesson 00](00_first_ranks.ipynb#A-script-of-your-own)
+# has handed it out). Repair them; in a terminal, this says whether they are gone:
+#
+#     ddp-course check --suspect 14 exercises/script/train.py
+#
+# Then it should be right as a whole: [exercises/14_checkpoints](../exercises/14_checkpoints.ipynb) launches it six times.
+#
 # ## Deeper: one step later
 #
 # Rank 0 evaluates through the wrapper, in the third step:

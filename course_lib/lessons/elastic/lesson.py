@@ -385,6 +385,11 @@ explore_intervals()
 # Three tasks wait in [exercises/12_elastic](../exercises/12_elastic.ipynb): choose the interval from a job's log, a training
 # function that is killed three times, once while it saves, and must not show it, and one that is asked to leave.
 #
+# **Your script.** One of the faults in `exercises/script/train.py` is this lesson's ([lesson 00](00_first_ranks.ipynb#A-script-of-your-own)
+# has handed it out). Repair it; in a terminal, this says whether it is gone:
+#
+#     ddp-course check --suspect 12 exercises/script/train.py
+#
 # ## Deeper: the store remembers
 #
 # `meet.py` looks into the store where it is to meet the others *before* it goes there. The variable is not set. One machine, two

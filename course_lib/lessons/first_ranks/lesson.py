@@ -382,6 +382,15 @@ print(*[line for line in log if "accuracy" in line])
 # One task waits in [exercises/00_first_ranks](../exercises/00_first_ranks.ipynb): make a script for one process run under
 # `torchrun`. It is judged by launches.
 #
+# ## A script of your own
+#
+# `exercises/script/train.py` trains two models on handwritten digits, evaluates them, and survives a kill: that is what its first lines
+# promise. It has fifteen faults, and most raise no error. It is yours for the whole course: lessons 02 to 14 end with the
+# faults that they have taught you to see. You repair them, and after lesson 14 it trains, survives and reports truly. `%progress` says how
+# many faults the last check has seen. Read its first lines now, and run it once, in a terminal:
+#
+#     torchrun --standalone --nproc-per-node=2 exercises/script/train.py --epochs 2 --out "$(mktemp -d)"
+#
 # ## Deeper
 #
 # ### Break it 5: press stop

@@ -436,6 +436,11 @@ check_loop(partial(by_hand, backward=in_pieces), "forward, last", "backward, mid
 # launches in which memory runs out anywhere; correct the mean; write the step that survives with batches of any size; and decide alike
 # on all ranks.
 #
+# **Your script.** One of the faults in `exercises/script/train.py` is this lesson's ([lesson 00](00_first_ranks.ipynb#A-script-of-your-own)
+# has handed it out). Repair it; in a terminal, this says whether it is gone:
+#
+#     ddp-course check --suspect 11 exercises/script/train.py
+#
 # ## Deeper: agree, and skip together
 #
 # The smallest change. After the forward all ranks say whether they are fine, by an all-reduce of one number. If somebody is not,

@@ -430,6 +430,11 @@ finally:
 # Three tasks wait in [exercises/02_process_groups](../exercises/02_process_groups.ipynb): a start and an end that can be called
 # at any time, the groups of a grid, and a start script with several faults.
 #
+# **Your script.** One of the faults in `exercises/script/train.py` is this lesson's ([lesson 00](00_first_ranks.ipynb#A-script-of-your-own)
+# has handed it out). Repair it; in a terminal, this says whether it is gone:
+#
+#     ddp-course check --suspect 02 exercises/script/train.py
+#
 # ## Deeper
 #
 # ### What destroy_process_group does

@@ -423,6 +423,11 @@ for number in DataLoader(Shard(rank, 4), batch_size=None):
 # Five tasks wait in [exercises/03_samplers](../exercises/03_samplers.ipynb). Your answers run on 1 to 4 real ranks and are
 # judged by what they do.
 #
+# **Your script.** Two of the faults in `exercises/script/train.py` are this lesson's ([lesson 00](00_first_ranks.ipynb#A-script-of-your-own)
+# has handed it out). Repair them; in a terminal, this says whether they are gone:
+#
+#     ddp-course check --suspect 03 exercises/script/train.py
+#
 # ## Deeper: streams that end at different times
 #
 # Two remedies for the hang above. In this run the gradient of every single sample is 1:

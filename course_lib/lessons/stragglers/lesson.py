@@ -389,6 +389,11 @@ print(x.item(), "- longer than the timeout:", time.perf_counter() - begin > 0.6)
 # Three tasks wait in [exercises/05_stragglers](../exercises/05_stragglers.ipynb): measure who waits and how long, train
 # an epoch with uneven batches exactly, and choose how often to synchronise.
 #
+# **Your script.** Two of the faults in `exercises/script/train.py` are this lesson's ([lesson 00](00_first_ranks.ipynb#A-script-of-your-own)
+# has handed it out). Repair them; in a terminal, this says whether they are gone:
+#
+#     ddp-course check --suspect 05 exercises/script/train.py
+#
 # ## Deeper: who reports a timeout
 #
 # Now one delay that is longer than the timeout, and what each of the two ranks reports. (`recv` waits for a message of

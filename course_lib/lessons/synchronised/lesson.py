@@ -316,6 +316,11 @@ for _ in range(10):
 # mutation that keeps DDP true, a BatchNorm over the batches of all ranks that works on a CPU (for this one, read the Deeper
 # section on SyncBatchNorm), and early stopping that no rank is left out of.
 #
+# **Your script.** One of the faults in `exercises/script/train.py` is this lesson's ([lesson 00](00_first_ranks.ipynb#A-script-of-your-own)
+# has handed it out). Repair it; in a terminal, this says whether it is gone:
+#
+#     ddp-course check --suspect 09 exercises/script/train.py
+#
 # ## Deeper: drift, and alarms for it
 #
 # A difference of weights stays, grows or fades. The meter says how far apart any two ranks are where they differ most.

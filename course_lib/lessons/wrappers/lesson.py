@@ -357,6 +357,11 @@ for _ in range(2):
 # teacher (read [Deeper: a teacher](#Deeper:-a-teacher) first), and a contrastive loss over ranks of which some have more samples
 # (read [Deeper: a loss in which samples meet](#Deeper:-a-loss-in-which-samples-meet) first).
 #
+# **Your script.** One of the faults in `exercises/script/train.py` is this lesson's ([lesson 00](00_first_ranks.ipynb#A-script-of-your-own)
+# has handed it out). Repair it; in a terminal, this says whether it is gone:
+#
+#     ddp-course check --suspect 07 exercises/script/train.py
+#
 # ## Deeper: one wrapper, or one for each model
 #
 # What is sent in three steps, with one wrapper around `A` and `B` and with a DDP for each? `B` has a BatchNorm.

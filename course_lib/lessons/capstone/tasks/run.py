@@ -25,7 +25,7 @@ from course_lib.tasks.launching import Ended
 SECONDS = 40.0
 _MAX_LATE = 2
 #: The same, once the doctor has ended a launch: whatever nobody watches may hang in the same way.
-_SECONDS_AFTER_A_HANG = 15.0
+_SECONDS_AFTER_A_HANG = 30.0
 
 
 def observe_launch(script: str, case: Case) -> Seen:
