@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from course_lib.lessons.cluster import lab
 from course_lib.lessons.cluster.lab import MEETINGS, last_words, left_over, meet, two_machines
-from course_lib.lessons.process_groups.lab import free_port
 from realranks.cells.run import run_quietly
 from realranks.ranks.hosts.spread import Hosts, HostsStart
 from realranks.ranks.kernel.gang import Gang
@@ -63,12 +63,23 @@ def test_what_comes_before_the_last_line_tells_an_agent_that_never_reached_the_s
     assert "connect to" in nobody
     Path("job_7.py").write_text("import os, time\nwhile not os.path.exists('begun'): time.sleep(0.1)")
     Path("job_8.py").write_text("import time\nopen('begun', 'w').close()\ntime.sleep(60)")
-    line = f"torchrun --nnodes=1 --rdzv-backend=c10d --rdzv-endpoint={{head}}:{free_port()}"
+    line = "torchrun --rdzv-backend=c10d --rdzv-endpoint=10.77.0.1"
     lines = [f"{line} --rdzv-id={job} --rdzv-conf=is_host={job == 7} job_{job}.py" for job in (7, 8)]
-    out = run_quietly(machines.torchrun, *lines, ranks=2, init=False, timeout=120)
+    out = run_quietly(machines.torchrun, "\n".join(lines), ranks=2, init=False, timeout=120)
     gone = last_words(out.values[1])
     assert failed in gone
     assert "Failed to recv, got 0 bytes" in gone
+
+
+def test_lines_for_two_machines_run_where_both_are_this_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(lab, "_holder", lambda _: (_ for _ in ()).throw(OSError))
+    Path("who.py").write_text("import torch.distributed as dist\ndist.init_process_group('gloo')")
+    for way in ("--node-rank={}", "--rdzv-backend=c10d --rdzv-endpoint=10.77.0.1 --rdzv-conf=is_host={}"):
+        line = f"GLOO_SOCKET_IFNAME=eth0 torchrun --nnodes=2 --master-addr=10.77.0.1 {way} who.py"
+        commands = "\n".join(line.format(number) for number in range(2))
+        out = run_quietly(two_machines().torchrun, commands, ranks=2, init=False, timeout=120)
+        assert all(log.endswith("exit code 0") for log in out.values.values()), out.values
 
 
 def test_hung_workers_do_not_hear_ctrl_c_and_are_ended_by_kill():

@@ -49,11 +49,13 @@ class Machines:
         addresses: by which each is reached from the other.
         holders: the processes in whose namespaces they are; none where both machines are this one.
         folder: has a link to each namespace, by the machine's name.
+        port: where agents meet if both machines are this one, instead of at torch's own.
     """
 
     addresses: tuple[str, str]
     holders: tuple[int, ...] = ()
     folder: str = ""
+    port: int = 0
     _kept: tuple[object, ...] = field(default=(), repr=False)
 
     def __str__(self) -> str:
@@ -77,7 +79,7 @@ class Machines:
         return shlex.join([*way, sys.executable, "-m", "realranks.ranks.hosts"])
 
     def __reduce__(self) -> tuple[type[Machines], tuple[object, ...]]:
-        return Machines, (self.addresses, self.holders, self.folder)  # ranks hold no processes
+        return Machines, (self.addresses, self.holders, self.folder, self.port)  # ranks hold no processes
 
     def enter(self, number: int) -> None:
         """Make this process a process of that machine.
@@ -95,24 +97,29 @@ class Machines:
                     if libc.setns(namespace.fileno(), 0):
                         raise OSError(ctypes.get_errno(), f"cannot enter machine {NAMES[number]}")
 
-    def torchrun(self, *lines: str) -> str:
-        """Run each line on the machine that a rank plays, and return its output.
+    def torchrun(self, commands: str) -> str:
+        """Run a command line on the machine that this rank plays, and return its output.
 
         Args:
-            lines: one for each machine, or one for both. `{node}` is the machine's number, `{head}` the address of
-                the first, `{wire}` the interface between them; variables may stand in front, as in a shell.
+            commands: a line for each machine, as it is typed there. Where both are this one, their addresses, wire
+                and default ports are replaced.
         """
         number = int(os.environ["RANK"])
-        words = shlex.split(
-            lines[number % len(lines)].format(node=number, head=self.addresses[0], wire=self.wire)
-        )
-        program = next(place for place, word in enumerate(words) if "=" not in word)
-        variables = dict(word.split("=", 1) for word in words[:program])
+        line = commands.strip().splitlines()[number]
+        if not self.holders:
+            line = line.replace(
+                f"--rdzv-endpoint={_ADDRESSES[0]} ", f"--rdzv-endpoint=127.0.0.1:{self.port} "
+            )
+            line = line.replace(_ADDRESSES[0], "127.0.0.1").replace(f"={_WIRE} ", "=lo ")
+        words = shlex.split(line)
+        program = words.index("torchrun")
 
         def before() -> None:
             self.enter(number)
             os.environ.pop("GLOO_SOCKET_IFNAME", None)
-            os.environ.update(variables)
+            os.environ.update(dict(word.split("=", 1) for word in words[:program]))
+            if self.port:
+                os.environ["PET_MASTER_PORT"] = str(self.port)  # the default of --master-port
 
         code, log = forked("torch.distributed.run", words[program + 1 :], before)
         return f"{log}\nexit code {code}"
@@ -141,11 +148,11 @@ def two_machines() -> Machines:
     except (OSError, subprocess.SubprocessError):
         for process in found:
             process.kill()
-        return Machines(("127.0.0.1", "127.0.0.1"))
+        return Machines(("127.0.0.1", "127.0.0.1"), port=free_port())
     folder = tempfile.TemporaryDirectory(prefix="two-machines-")
     for name, pid in zip(NAMES, (first, second), strict=True):
         Path(folder.name, name).symlink_to(f"/proc/{pid}/ns/net")
-    return Machines(_ADDRESSES, (first, second), folder.name, (*found, folder))
+    return Machines(_ADDRESSES, (first, second), folder.name, _kept=(*found, folder))
 
 
 def _holder(beside: int | None) -> subprocess.Popen[str]:
@@ -256,17 +263,18 @@ def second_says(words: str) -> Callable[[Outcome], bool]:
 
 #: Seconds that agents wait for each other in what follows; torch's own are in the lesson.
 PATIENCE = 4
-STATIC = "torchrun --nnodes=2 --node-rank={node} --master-addr={head} --master-port=PORT --rdzv-conf=timeout=4 who.py"
-_C10D = (
-    "torchrun --nnodes=2 --rdzv-backend=c10d --rdzv-endpoint={head}:PORT --rdzv-id=ID "
-    f"--rdzv-conf=is_host=HOST,join_timeout={PATIENCE},read_timeout={PATIENCE} who.py"
-)
+_LINES = {
+    "static": "torchrun --nnodes=2 --node-rank=NUMBER --master-addr=10.77.0.1 --master-port=PORT "
+    f"--rdzv-conf=timeout={PATIENCE} who.py",
+    "c10d": "torchrun --nnodes=2 --rdzv-backend=c10d --rdzv-endpoint=10.77.0.1:PORT --rdzv-id=ID "
+    f"--rdzv-conf=is_host=HOST,join_timeout={PATIENCE},read_timeout={PATIENCE} who.py",
+}
 #: What machine b does differently: replacements in its line, and seconds by which it is late.
 MEETINGS: dict[str, tuple[dict[str, str], float]] = {
     "as it should be": ({}, 0),
     "another port": ({"PORT": "OTHER"}, 0),
-    "an address that nobody has": ({"{head}": "10.77.0.9"}, 0),
-    "127.0.0.1 as the address": ({"{head}": "127.0.0.1"}, 0),
+    "an address that nobody has": ({"10.77.0.1": "10.77.0.9"}, 0),
+    "127.0.0.1 as the address": ({"10.77.0.1": "127.0.0.1"}, 0),
     "six seconds late": ({}, 6),
     "another --rdzv-id": ({"ID": "job-8"}, 0),
 }
@@ -282,22 +290,16 @@ class Meeting:
     words: tuple[str, ...]
 
 
-def c10d(number: int, port: int | str, job: str = "job-7") -> str:
-    """Return the line with which the agent of machine `number` meets the other one by a c10d rendezvous."""
-    host = "true" if number == 0 else "false"
-    return _filled(_C10D, {"PORT": str(port), "ID": job, "HOST": host})
-
-
 def meet(machines: Machines, name: str, backend: str) -> Meeting:
     """Start an agent on each machine; machine b does what `name` says."""
     changes, late = MEETINGS[name]
-    port = free_port()
-    lines = [STATIC] * 2 if backend == "static" else [c10d(number, "PORT", "ID") for number in range(2)]
-    for old, new in changes.items():
-        lines[1] = lines[1].replace(old, new)
-    ports = {"PORT": str(port), "OTHER": str(free_port()), "ID": "job-7"}
-    lines = [_filled(line, ports) for line in lines]
-    outcome = run_quietly(_time_lines, machines, lines, late, ranks=2, init=False, timeout=60)
+    values = {"PORT": str(free_port()), "OTHER": str(free_port()), "ID": "job-7"}
+    commands = "\n".join(
+        _filled(_LINES[backend], {**change, "NUMBER": str(number), "HOST": str(number == 0)})
+        for number, change in enumerate((values, changes))
+    )
+    commands = _filled(commands, values)
+    outcome = run_quietly(_time_line, machines, commands, late, ranks=2, init=False, timeout=60)
     took, logs = zip(*(outcome.values[rank] for rank in range(2)), strict=True)
     words = tuple("both ranks run" if _ended_well(log) else last_words(log) for log in logs)
     return Meeting(name, backend, took, words)
@@ -309,13 +311,13 @@ def _filled(line: str, values: Mapping[str, str]) -> str:
     return line
 
 
-def _time_lines(machines: Machines, lines: Sequence[str], late: float) -> tuple[float, str]:
-    """Run these lines on the machine that this rank plays; return the seconds and the output."""
+def _time_line(machines: Machines, commands: str, late: float) -> tuple[float, str]:
+    """Run the line of the machine that this rank plays; return the seconds and the output."""
     if os.environ["RANK"] == "1":
         time.sleep(late)  # this is what is tried
     began = time.monotonic()
     Path("who.py").touch()
-    log = machines.torchrun(*lines)
+    log = machines.torchrun(commands)
     return time.monotonic() - began, log
 
 

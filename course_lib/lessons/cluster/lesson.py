@@ -9,9 +9,8 @@
 # its [agent](glossary.ipynb), which is `torchrun`. The thin ones go to a log, and each machine has a log of its own.
 
 # %% [markdown]
-# **You will be able to** find the traceback of a job on many machines; read a start that failed, and say which machine is wrong; start
-# the same script under Slurm and Kubernetes; prepare data once per machine without a hang; and clean up what a job has left.
-# 40 minutes.
+# **You will be able to** find the traceback of a job on many machines; say which machine is wrong if a start fails; start the script under
+# Slurm and Kubernetes; prepare data once per machine without a hang; and clean up what a job has left. 40 minutes.
 #
 # **Before this:** lessons 00 and 02.
 
@@ -24,15 +23,17 @@ draw_cluster()
 
 # %% tags=["two-hours-4", "hide-input"] jupyter={"source_hidden": true}
 import os
+import sys
 import tempfile
 
 folder = tempfile.TemporaryDirectory()
 os.chdir(folder.name)  # where the next cells write and run their files
+os.environ["PATH"] = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"  # for cells of bash
 
 # %% [markdown] tags=["two-hours-4"]
 # You have one machine. So `two_machines` makes two *network namespaces*: to a process in one of them, the other one is another computer,
-# at the end of a wire. (`print(machines)` says whether your system allows it. Where it does not, both are this machine, and cells
-# that need a wire show less.) This script runs on both, one rank on each:
+# at the end of a wire, `eth0`. Machine a has the address 10.77.0.1. (`print(machines)` says whether your system allows it. Where it does
+# not, both are this machine, and cells that need a wire show less.) This script runs on both, one rank on each:
 
 # %% tags=["two-hours-4"]
 # %%writefile train.py
@@ -48,16 +49,16 @@ dist.all_reduce(torch.ones(1))
 p = predict("16.root_cause")
 
 # %% [markdown] tags=["two-hours-4"]
-# Each of two ranks of the course plays a machine: it does there what the line says.
+# The first line is typed on machine a, the second one on b:
 
 # %% tags=["two-hours-4"]
-from course_lib.lessons.cluster.lab import ending, free_port
+from course_lib.lessons.cluster.lab import ending
 
-line = (
-    "GLOO_SOCKET_IFNAME={wire} torchrun --nnodes=2 --node-rank={node}"
-    f" --master-addr={{head}} --master-port={free_port()} train.py"
-)
-out = run(machines.torchrun, line, ranks=2, init=False, expect="predicted")
+commands = """
+GLOO_SOCKET_IFNAME=eth0 torchrun --nnodes=2 --node-rank=0 --master-addr=10.77.0.1 train.py
+GLOO_SOCKET_IFNAME=eth0 torchrun --nnodes=2 --node-rank=1 --master-addr=10.77.0.1 train.py
+"""
+out = run(machines.torchrun, commands, ranks=2, init=False, expect="predicted")
 print(ending(out.values[0]))
 
 # %% [markdown] tags=["two-hours-4"]
@@ -73,14 +74,12 @@ for rank, log in out.values.items():
 
 # %% [markdown] tags=["two-hours-4"]
 # **Read the logs of all machines.** Put aside who was ended by `SIGTERM` (its agent did that) and who says “Connection closed by peer”.
-# The one that is left is the cause. Its traceback was printed by the rank itself, above the agent's report. People miss it there
-# because it is far above, or on another machine, or was filtered away.
+# The one that is left is the cause. That rank itself has printed the traceback, far above its agent's report.
 
 # %% [markdown]
-# > **On GPUs (NCCL).** A rank whose peer has died may report `ncclRemoteError` (“remote process exited or there was a network error”, NCCL's
-# > documentation), or nothing until the watchdog's timeout (10 minutes by default, `kProcessGroupNCCLDefaultTimeout` in
-# > `ProcessGroupNCCL.hpp`). Neither is the cause, and the agent of its machine names it as the root cause all the same. (Read, not run:
-# > it needs GPUs.)
+# > **On GPUs (NCCL).** A rank whose peer has died may report `ncclRemoteError` (NCCL's documentation), or nothing until the watchdog's
+# > timeout (10 minutes by default, `kProcessGroupNCCLDefaultTimeout` in `ProcessGroupNCCL.hpp`). Neither is the cause, and the agent
+# > names it as the root cause all the same. (Read, not run: it needs GPUs.)
 #
 # ## Where the traceback is
 #
@@ -105,8 +104,8 @@ def main():
 main()
 
 # %%
-line = line.replace("train.py", "--rdzv-id=job-7 --log-dir=logs --redirects=3 train.py")
-out = run(machines.torchrun, line, ranks=2, init=False)
+commands = commands.replace("train.py", "--rdzv-id=job-7 --log-dir=logs --redirects=3 train.py")
+out = run(machines.torchrun, commands, ranks=2, init=False)
 print(ending(out.values[1]))
 
 # %% [markdown]
@@ -121,9 +120,9 @@ files = sorted(str(path) for path in Path("logs").rglob("*") if path.is_file())
 print(*sorted(re.sub("job-7_[^/]*", "job-7_...", name) for name in files), sep="\n")
 
 # %% [markdown]
-# Two folders begin with the job's id, one for each agent, and end in random letters. The last number in the path is the *local* rank: both
-# machines have a `0`, and none of them says which machine it was. (With `--max-restarts`, the last attempt has the highest number.) On a shared disk give each machine a folder of its own
-# (`--log-dir=logs/$SLURM_NODEID`).
+# Each agent has a folder, with the job's id and random letters. The last number in the path is the *local* rank: both machines have a `0`,
+# and no path says which machine it was. (With `--max-restarts`, the last attempt has the highest number.) On a shared disk give each machine a
+# folder of its own (`--log-dir=logs/$SLURM_NODEID`).
 #
 # | | on the console | in `--log-dir` |
 # | --- | --- | --- |
@@ -132,8 +131,8 @@ print(*sorted(re.sub("job-7_[^/]*", "job-7_...", name) for name in files), sep="
 # | `--tee=3` | everything, with `[default0]:` in front, the *local* rank | everything |
 # | `--local-ranks-filter=0` | local rank 0 only | as without it |
 #
-# Take `--tee=3` and `@record`, and the question above does not come up. `--local-ranks-filter=0` alone is a trap: what local rank 1 prints
-# goes to `/dev/null` (`DefaultLogsSpecs.reify` in `torch/distributed/elastic/multiprocessing/api.py`). With
+# `--tee=3` and `@record` answer the question above. `--local-ranks-filter=0` alone is a trap: what local rank 1 prints goes to `/dev/null`
+# (`DefaultLogsSpecs.reify` in `torch/distributed/elastic/multiprocessing/api.py`). With
 # `TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE='[${rank}]:'` in the environment, `--tee` prints the global rank.
 #
 # ## Two ways to count
@@ -188,9 +187,9 @@ if os.environ["LOCAL_RANK"] == "0":
 dist.barrier()
 
 # %% [markdown]
-# Ranks 1 and 3 gave up after a second. That broke their connections, so the two that had done the work found nobody. With a real
-# data set this is the job that “always dies after 30 minutes” (gloo's default; NCCL's is 10), and never on a second try, because the
-# data is there by then. Give this wait a group and a timeout of its own, and leave that of the training short:
+# Ranks 1 and 3 gave up after a second. That broke their connections, so the two that had done the work found nobody. With a real data set
+# the job “always dies after 30 minutes” (gloo's default; NCCL's is 10), and never on a second try: then the data is there. Give this wait a
+# group and a timeout of its own:
 
 # %%
 # %%ranks 4 --fresh
@@ -207,8 +206,8 @@ dist.barrier(side)
 print("all are here")
 
 # %% [markdown]
-# `backend="gloo"` also where the training takes NCCL: a wait on the CPU keeps no GPU busy. One thing is missing. If preparing *fails*, the rank
-# must still come to the barrier, and say there that it failed. Otherwise the others wait two hours: task 2.
+# Take gloo also where the training takes NCCL. One thing is missing: if preparing *fails*, the rank must still come to the barrier, and say
+# there that it failed. Otherwise the others wait two hours. That is task 2.
 #
 # ## A cable is pulled
 #
@@ -233,11 +232,8 @@ print(step + 1, "steps")
 
 # %% [markdown]
 # No error and no message: a wait. A process that *ends* closes its connections, and everybody hears of it at once. A cable, a switch or a machine
-# without power says nothing. Until the timeout of the group, a dead machine and a slow one look the same. (Try
-# `seconds=8`: after five seconds the cell says that the network is cut. It asks both hosts, and they still answer.)
-#
-# A timeout is a decision: how long a silence do you take for a slow network? Minutes rather than seconds, and less than the
-# scheduler needs to notice.
+# without power says nothing. Until the timeout of the group, a dead machine and a slow one look the same. So a timeout says how long a
+# silence you take for a slow network: minutes rather than seconds. (Try `seconds=8`: after five seconds the cell says that the network is cut.)
 
 # %%
 # %ranks hosts off
@@ -245,15 +241,13 @@ print(step + 1, "steps")
 # %% [markdown]
 # ## How machines meet
 #
-# Before any rank runs, the agents meet, at the address and port that you name. There are two ways. **Static** (`--node-rank`,
-# `--master-addr`): you number the machines. **c10d** (`--rdzv-backend=c10d`, `--rdzv-endpoint`, `--rdzv-id`): the same line on every
-# machine, and the agents number themselves. The id is part of every key in the store, so machines whose lines name different ids do not meet:
-# each waits until its time is over. By default that is 10 minutes for c10d (`join_timeout`, `RendezvousTimeout` in
-# `dynamic_rendezvous.py`), and 15 for the static way (`timeout`, `LaunchConfig` in `torch/distributed/launcher/api.py`), in which nothing
-# is printed.
+# Before any rank runs, the agents meet, at the address and port that you name. **Static** (`--node-rank`, `--master-addr`): you number the
+# machines. **c10d** (`--rdzv-backend=c10d`, `--rdzv-endpoint`, `--rdzv-id`): the same line on every machine, and the agents number
+# themselves. The id is part of every key in the store, so machines whose lines name different ids do not meet: each waits until its time is
+# over. That is 10 minutes for c10d (`join_timeout`, `RendezvousTimeout` in `dynamic_rendezvous.py`), and 15 for the static way
+# (`timeout`, `LaunchConfig` in `torch/distributed/launcher/api.py`), in which nothing is printed.
 #
-# May two jobs with different ids share an endpoint, then? Job 7 runs on machine a. Job 8 runs on b, and its line names the same endpoint. Job 7
-# ends well as soon as job 8 trains.
+# May two jobs with different ids share an endpoint, then? Job 7 runs on a, job 8 on b. Job 7 ends well as soon as job 8 trains.
 
 # %%
 p = predict("16.shared_endpoint")
@@ -261,9 +255,11 @@ p = predict("16.shared_endpoint")
 # %% claims={"S39": "wrong"}
 Path("job_7.py").write_text("import os, time\nwhile not os.path.exists('begun'): time.sleep(0.1)")
 Path("job_8.py").write_text("import time\nopen('begun', 'w').close()\ntime.sleep(20)\nprint('trained')")
-line = f"torchrun --nnodes=1 --rdzv-backend=c10d --rdzv-endpoint={{head}}:{free_port()}"
-lines = [f"{line} --rdzv-id=job-{job} --rdzv-conf=is_host={job == 7} job_{job}.py" for job in (7, 8)]
-out = run(machines.torchrun, *lines, ranks=2, init=False, timeout=90, expect="predicted")
+commands = """
+torchrun --rdzv-backend=c10d --rdzv-endpoint=10.77.0.1 --rdzv-id=job-7 --rdzv-conf=is_host=1 job_7.py
+torchrun --rdzv-backend=c10d --rdzv-endpoint=10.77.0.1 --rdzv-id=job-8 --rdzv-conf=is_host=0 job_8.py
+"""
+out = run(machines.torchrun, commands, ranks=2, init=False, timeout=90, expect="predicted")
 
 # %%
 print(*[log.splitlines()[-1] for log in out.values.values()], "trained" in out.values[1])
@@ -282,20 +278,19 @@ explore_meetings(machines)
 
 # %% [markdown]
 # “*n*/2 clients joined”, or `RendezvousTimeoutError`: this machine has done its part, so look at the *others*. With c10d, “The connection to the
-# C10d store has failed” decides nothing: the exception *before* it does. “Failed to connect”, “timed out while trying to connect”: this machine
-# has not reached the store, so look at *its* address and port, at a firewall, and whether the first machine was there already. “Failed to recv, got
-# 0 bytes”: it was there, and the store went. A port that is taken shows on the first machine: `EADDRINUSE`.
+# C10d store has failed” decides nothing: the inner exception, *before* it in the log, does. “Failed to connect”, “timed out while trying to
+# connect”: this machine has not reached the store, so look at *its* address and port, at a firewall, and whether the first machine was there
+# already. “Failed to recv, got 0 bytes”: it had reached the store, and then the store went. A port that is taken shows on the first machine:
+# `EADDRINUSE`.
 #
-# With c10d, nobody says who holds the store. An agent looks whether the endpoint is its own host name or address
-# (`_matches_machine_hostname` in `torch/distributed/elastic/rendezvous/utils.py`). Where a name leads to another interface, *no* agent
-# recognises itself in it: all try to connect, and nobody listens. `--rdzv-conf=is_host=true` on one machine, and `false` on the others,
-# decides it.
+# With c10d, an agent holds the store if the endpoint is its own host name or address (`_matches_machine_hostname` in
+# `torch/distributed/elastic/rendezvous/utils.py`). Where a name leads to another interface, *no* agent recognises itself in it: all try to
+# connect, and nobody listens. `--rdzv-conf=is_host=1` on one machine, and `0` on the others, decides it.
 #
 # ## Who is left over
 #
-# A job hangs, and you end it. Each worker has a session of its own (`start_new_session` in `subprocess_handler.py`), so what you do to
-# `torchrun`, and Ctrl-C in its terminal, do not reach the workers by themselves. `torchrun` passes it on. (`kill` sends
-# SIGTERM, Ctrl-C SIGINT.)
+# A job hangs, and you end it. Each worker has a session of its own (`start_new_session` in `subprocess_handler.py`), so Ctrl-C in the
+# terminal of `torchrun` does not reach it. `torchrun` passes the signal on. (`kill` sends SIGTERM, Ctrl-C SIGINT.)
 
 # %%
 p = predict("16.left_over")
@@ -307,17 +302,16 @@ out = run(left_over, ranks=1, init=False, expect="predicted", timeout=240)
 print("still there:", out.values[0])
 
 # %% [markdown]
-# (The numbers are local ranks; the course has cleaned up.) Python makes a `KeyboardInterrupt` of `SIGINT`, between two of its
-# instructions. These workers are inside `all_reduce`, in C++, and do not come to the next one. For `SIGTERM` they have no handler, so the
-# kernel ends them wherever they are.
+# (The numbers are local ranks.) Python makes a `KeyboardInterrupt` of `SIGINT`, between two of its instructions. These workers are inside
+# `all_reduce`, in C++, and do not come to the next one. For `SIGTERM` they have no handler, so the kernel ends them wherever they are.
 #
-# `torchrun` catches `SIGINT`, `SIGTERM`, `SIGHUP` and `SIGQUIT` (`--signals-to-handle`). It passes them on, waits 30 seconds
-# (`--shutdown-timeout`), and kills who is left. Nobody can catch `SIGKILL`, and it comes from schedulers, from the kernel when memory
-# runs out, and from impatient people: then the workers live on ([lesson 12](12_elastic.ipynb)). Those who are left keep their port and the
-# memory of their GPU: the next job finds “address already in use” or “out of memory”.
+# `torchrun` passes `SIGINT`, `SIGTERM`, `SIGHUP` and `SIGQUIT` on (`--signals-to-handle`), waits 30 seconds (`--shutdown-timeout`), and kills
+# who is left. It cannot catch `SIGKILL`, which comes from schedulers, from the kernel when memory runs out, and from impatient people: then
+# the workers live on ([lesson 12](12_elastic.ipynb)). They keep their port and the memory of their GPU: the next job finds “address
+# already in use” or “out of memory”.
 #
-# So press Ctrl-C *once* and wait half a minute, or `kill` `torchrun`. If it is too late for that, look for workers by the name of the job,
-# which each has in its environment:
+# So press Ctrl-C *once* and wait half a minute, or `kill` `torchrun`. If it is too late for that, look for the name of the job, which each
+# worker has in its environment:
 #
 # ```bash
 # grep -lsz '^TORCHELASTIC_RUN_ID=job-7$' /proc/[0-9]*/environ                            # whom it finds; others' you cannot read
@@ -346,19 +340,41 @@ print(file_text("train.sbatch"))
 # - **`srun` and cores.** Since 22.05 `srun` does not take `--cpus-per-task` from sbatch (Slurm's release notes), and all ranks and
 #   loaders share one core.
 #
-# Without `torchrun`, as Lightning does it, `srun --ntasks-per-node=4 python train.py` makes each rank a task. Then four tasks are right, and the script
-# reads `RANK` from `SLURM_PROCID`, `LOCAL_RANK` from `SLURM_LOCALID` and `WORLD_SIZE` from `SLURM_NTASKS` (Slurm, *srun*); `MASTER_ADDR`
-# is the first of `scontrol show hostnames`.
+# The other way has no `torchrun`: `srun --ntasks-per-node=4 python train.py` makes each rank a task, as Lightning does. Then four tasks are
+# right, and the script takes Slurm's names:
 #
+# | torch | Slurm (*srun*, output environment variables) |
+# | --- | --- |
+# | `RANK` | `SLURM_PROCID` |
+# | `LOCAL_RANK` | `SLURM_LOCALID` |
+# | `WORLD_SIZE` | `SLURM_NTASKS` |
+# | `MASTER_ADDR`, `MASTER_PORT` | the first of `scontrol show hostnames`; made of `SLURM_JOB_ID` |
+
+# %%
+# %%writefile by_srun.py
+import os
+
+import torch.distributed as dist
+
+names = {"RANK": "SLURM_PROCID", "LOCAL_RANK": "SLURM_LOCALID", "WORLD_SIZE": "SLURM_NTASKS"}
+os.environ |= {ours: os.environ[slurms] for ours, slurms in names.items()}
+dist.init_process_group("gloo")
+if dist.get_rank() == 0:
+    print("rank 0 of", dist.get_world_size())
+
+# %% language="bash"
+# export MASTER_ADDR=127.0.0.1 SLURM_JOB_ID=$$ SLURM_NTASKS=2  # what Slurm sets, set by hand
+# export MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))
+# for task in 0 1; do SLURM_PROCID=$task SLURM_LOCALID=$task python by_srun.py & done; wait
+
+# %% [markdown]
 # ## What goes wrong in real life
 #
-# - **`error_file: <N/A>`.** No `@record`. The traceback is in the output of that rank, on its machine.
 # - **It dies after exactly 10, 15 or 30 minutes.** Those are defaults: NCCL and the c10d rendezvous, the static rendezvous, gloo. Ask
 #   what was waited for, not how to wait longer.
 # - **“invalid device ordinal” on the second machine only.** `RANK` where `LOCAL_RANK` belongs.
 # - **All machines have met, and `init_process_group` fails with “Connection refused, remote=[127.0.0.1]”.** The wrong interface
 #   ([Deeper](#Deeper:-interfaces,-ports-and-firewalls)).
-# - **“Address already in use” though nothing runs.** Something does: see above.
 #
 # ## Rule of thumb
 #
@@ -373,7 +389,7 @@ print(file_text("train.sbatch"))
 #
 # ## Deeper: interfaces, ports and firewalls
 #
-# The line of the first section began with `GLOO_SOCKET_IFNAME`. Without it:
+# The lines of the first section began with `GLOO_SOCKET_IFNAME`. Without it:
 
 # %%
 # %%writefile plain.py
@@ -384,31 +400,30 @@ import torch.distributed as dist
 dist.init_process_group("gloo", timeout=timedelta(seconds=1))
 
 # %% tags=["nbval-ignore-output"]
-line = (
-    "torchrun --nnodes=2 --node-rank={node} --master-addr={head}"
-    f" --master-port={free_port()} --rdzv-conf=timeout=9 plain.py"
-)
-out = run(machines.torchrun, line, ranks=2, init=False, timeout=90)
+commands = """
+torchrun --nnodes=2 --node-rank=0 --master-addr=10.77.0.1 --rdzv-conf=timeout=9 plain.py
+torchrun --nnodes=2 --node-rank=1 --master-addr=10.77.0.1 --rdzv-conf=timeout=9 plain.py
+"""
+out = run(machines.torchrun, commands, ranks=2, init=False, timeout=90)
 for rank, log in out.values.items():
     print(f"rank {rank}:", words_of_rank(log) or "no error")
 
 # %% [markdown]
-# (Where both machines are one, both start.) One rank is refused at once, the other one waits: here for five seconds at a timeout of one,
-# and by default so long that people kill it. Which one is which is a matter of chance. The agents have met, the ranks have met at the store, and there each has written
-# the address under which the others shall call. gloo takes the one that the machine's own host name leads to, and where that cannot be
-# used, loopback (`ProcessGroupGloo::createDefaultDevice` in `ProcessGroupGloo.cpp`). In a container, on Debian (`127.0.1.1` in `/etc/hosts`) and
-# with several networks, that is often an address which nobody else can reach. `ip route get ADDRESS` on one machine says by which
-# interface it reaches another.
+# (Where both machines are one, both start.) One rank is refused at once, the other one waits; which one is a matter of chance. The agents
+# have met, and so have the ranks at the store. There each has written the address under which the others shall call. gloo takes the one that the machine's own
+# host name leads to, and where that cannot be used, loopback (`ProcessGroupGloo::createDefaultDevice` in `ProcessGroupGloo.cpp`). In a
+# container, on Debian (`127.0.1.1` in `/etc/hosts`) and with several networks, that is often an address which nobody else can reach.
+# `ip route get ADDRESS` on one machine says by which interface it reaches another.
 #
 # > **On GPUs (NCCL).** NCCL chooses by itself: InfiniBand first, then interfaces other than `docker*` and `lo`, which come last.
 # > `NCCL_SOCKET_IFNAME=eth0` means all whose names *begin* so, `=eth0` exactly this one, `^docker` all but these; `NCCL_DEBUG=INFO` prints
 # > the choice as `NET/Socket : Using` (NCCL's documentation, *Environment Variables*). NCCL training needs gloo's variable as well if it
 # > makes a gloo group. (Read, not run: it needs GPUs.)
 #
-# **Ports.** The endpoint's port alone is not enough. Each rank opens ports for the others, chosen by the system (on Linux from
-# `/proc/sys/net/ipv4/ip_local_port_range`), and with c10d rank 0's agent opens one more for the ranks' store. So between the
-# machines of a job, a firewall has to let everything pass. **Who may talk to it?** Anybody: by default torch's store and gloo's connections are neither
-# encrypted nor authenticated (PyTorch's `SECURITY.md`, “Using distributed features”). They belong into a network that you trust.
+# **Ports.** Beside the endpoint's port, each rank opens ports for the others, chosen by the system, and with c10d rank 0's agent opens one more for
+# the ranks' store. So between the machines of a job, a firewall has to let everything pass. By default anybody may talk to torch's store and gloo's
+# connections: they are neither encrypted nor authenticated (PyTorch's `SECURITY.md`, “Using distributed features”). They belong into a
+# network that you trust.
 #
 # ## Deeper: Kubernetes
 #
@@ -420,44 +435,14 @@ print(file_text("job.yaml"))
 # %% [markdown]
 # (Checked with a YAML parser and against the fields of the documentation; there was no cluster to run it.) The pods take the static way: the
 # index is the node's rank. `publishNotReadyAddresses` matters, because the second pod asks for the name of the first before that one is
-# ready. If one pod ends, the others wait for it until their timeout: `backoffLimit: 0` fails the whole Job instead. Kubeflow's
-# trainer and other operators write about the same for you.
+# ready. If one pod ends, the others wait for it until their timeout: `backoffLimit: 0` fails the whole Job instead.
 #
 # ## Deeper: containers
 #
 # - `/dev/shm` is 64 MiB in Docker. Loaders hand their batches over there, and NCCL uses it between GPUs of a machine: `--shm-size=16g` or
 #   `--ipc=host`; in Kubernetes the `emptyDir` above.
-# - `ulimit -l unlimited` (`--ulimit memlock=-1`) for InfiniBand, and `-n` for many loaders: each connection and each shared tensor is an open
-#   file.
+# - `ulimit -l unlimited` (`--ulimit memlock=-1`) for InfiniBand, and `-n` for many loaders, whose shared tensors are open files.
 # - The host name of a container leads to its own address, which other machines may not reach: `--network=host`, or the variables above.
-#
-# ## Deeper: one copy of the data per machine
-#
-# Four ranks that load the same file hold it four times. Mapped into memory, the pages are the system's, and all ranks of a machine share
-# them:
-
-# %%
-# %%ranks 4 --fresh
-import numpy as np
-import psutil
-import torch.distributed as dist
-
-if dist.get_rank() == 0:
-    np.save("data.npy", np.ones(2**24, dtype=np.float32))
-dist.barrier()
-for mode in (None, "r"):
-    before = psutil.Process().memory_full_info().uss
-    data = np.load("data.npy", mmap_mode=mode)
-    data.sum()
-    dist.barrier()  # all have read it
-    own = psutil.Process().memory_full_info().uss - before
-    print(f"mmap_mode={mode}: {round(own / 2**25) * 32} MiB of its own")
-    dist.barrier()
-    del data
-
-# %% [markdown]
-# `torch.load(path, mmap=True)` does the same for tensors. The first access of each page is slower, and a file on a network disk becomes many
-# small reads: copy it to the local disk first, once per machine.
 #
 # ## Further reading
 #

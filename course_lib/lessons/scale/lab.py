@@ -129,8 +129,8 @@ def draw_fits(measured: Mapping[tuple[int, int], float], sixteen: float | None =
     title = f"{size / _MIB:g} MiB, fitted to 2, 4 and 8 ranks: 16 should take {said} ms"
     if sixteen:
         wrong = [_WIRES[shared] for shared, curve in curves.items() if not 0.5 < curve[-1] / sixteen < 2]
-        off = f"off by more than two: {' and '.join(wrong) or 'neither'}"
-        title = f"16 ranks took {1e3 * sixteen:.0f} ms. {said} ms were computed; {off}"
+        off = f"off by more than a factor of two: {' and '.join(wrong) or 'neither'}"
+        title = f"16 ranks took {1e3 * sixteen:.0f} ms. Computed: {said} ms; {off}"
     alt = "Measured all-reduces on 2, 4 and 8 ranks, and two formulas fitted to them, for own wires and for one wire"
     return Drawing(760, 236, tuple(shapes), alt, title)
 

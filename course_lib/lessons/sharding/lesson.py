@@ -3,9 +3,8 @@
 #
 # > *“7 billion parameters need 112 GB on each of my 8 GPUs, and they have 80. Now I can have 1,024 of them. Will it fit?”*
 #
-# The [process group](glossary.ipynb) `fake` talks to nobody, so this process may call itself rank 0 of as
-# many ranks as you like, and DDP allocates what it would allocate there. (Only the sums are missing: PyTorch's `noop_hook` takes the
-# place of the all-reduce.)
+# The [process group](glossary.ipynb) `fake` talks to nobody, so this process may call itself rank 0 of as many ranks as you like, and DDP
+# allocates what it would allocate there. (PyTorch's `noop_hook` takes the place of the all-reduce.)
 #
 # **You will be able to** say what a rank holds under DDP, ZeRO and FSDP2, and what is sent for it; shard a model, train it and save it. 35
 # minutes.
@@ -44,14 +43,12 @@ for world in (8, 1024):
 print("MiB on a rank, by the number of ranks:", held)
 
 # %% [markdown]
-# DDP divides the *data* among the ranks, and nothing else. What the backward needs of the inputs has become 128 times as small. Four
-# bytes of weight, four of gradient and eight of Adam's two means per parameter are there on every rank, so on 1,024 ranks 1,024 times.
-# (Without `gradient_as_bucket_view=True`, the buckets of [lesson 04](04_buckets.ipynb) hold the gradients once more.)
+# DDP divides the *data* among the ranks, and nothing else. What the backward needs of the inputs has become 128 times as small. Every rank has
+# all weights (four bytes per parameter), all gradients (four) and both of Adam's means (eight). (Without `gradient_as_bucket_view=True`, the buckets of [lesson 04](04_buckets.ipynb) hold the gradients once more.)
 #
 # ## What can be cut
 #
-# No rank needs all of that all the time. **ZeRO** (Rajbhandari et al., 2020) cuts it in three stages: the optimizer's state, then the
-# gradients as well, then the weights as well.
+# **ZeRO** (Rajbhandari et al., 2020) cuts them in three stages: the optimizer's state, then the gradients as well, then the weights as well.
 
 # %%
 from course_lib.lessons.sharding.lab import draw_stages
@@ -59,8 +56,8 @@ from course_lib.lessons.sharding.lab import draw_stages
 draw_stages()
 
 # %% [markdown]
-# The tall boxes are the optimizer's. *Mixed precision* in that paper means weights
-# and gradients in 2 bytes each, and 12 for the optimizer, which keeps the weights in float32 as well.
+# The tall boxes are the optimizer's. *Mixed precision* in that paper means weights and gradients in 2 bytes each, and 12 for the optimizer,
+# which keeps the weights in float32 as well.
 
 # %%
 from course_lib.lessons.sharding.lab import explore_stages
@@ -72,9 +69,9 @@ explore_stages()
 #
 # ## Cut the optimizer's state
 #
-# The first stage is in PyTorch as `ZeroRedundancyOptimizer`, beside DDP. It deals out whole parameters, and each rank steps its own.
-# The model has four layers of 64 x 64. `network`, `batch` and
-# `held` are the course's. So is `counting`, around PyTorch's `CommDebugMode`: it notes what this rank calls.
+# The first stage is `ZeroRedundancyOptimizer`, beside DDP. It deals out whole parameters, and each rank steps its own. The model has four
+# layers of 64 x 64. `network`, `batch` and `held` are the course's. So is `counting`, around PyTorch's `CommDebugMode`: it notes what this
+# rank calls.
 
 # %%
 # %%ranks 2 --fresh --backend gloo
@@ -118,13 +115,13 @@ print(calls)
 
 # %% [markdown]
 # DDP's all-reduce is still there. After the step, the owner of each of the eight parameters broadcasts it. So this saves memory and *adds*
-# traffic. (The paper reduces and scatters gradients instead, and gathers weights: no more bytes than DDP's.)
-# Four layers can be dealt out equally; a large embedding would be one rank's alone.
+# traffic. (The paper reduces and scatters gradients instead, and gathers weights: no more bytes than DDP's.) A large embedding is one
+# rank's alone.
 #
 # ## Cut everything
 #
-# `fully_shard` is **FSDP2**. It stands in DDP's place, not beside it. A *mesh* says which ranks share a model. Every parameter becomes
-# a *DTensor*: a tensor of which this rank has some rows, and which knows who has the others.
+# PyTorch has no class for the second stage. `fully_shard` is **FSDP2**, and cuts all three. It takes DDP's place. A *mesh* says which ranks
+# share a model. Every parameter becomes a *DTensor*: a tensor of which this rank has some rows, and which knows who has the others.
 
 # %%
 # %%ranks
@@ -181,8 +178,7 @@ print(*rows)
 # %% [markdown]
 # A model that nobody has made: the upper half of one, and the lower half of another. DDP broadcasts rank 0's weights when it wraps a
 # model. `fully_shard` keeps this rank's rows of what this rank has. So give all ranks the same weights *before*: by a seed,
-# or by `dist.broadcast(tensor, src=0)` for each tensor of `model.state_dict()`. [`replicate`](#Deeper:-replicate,-beside-DDP)
-# needs it, too.
+# or by `dist.broadcast(tensor, src=0)` for each tensor of `model.state_dict()`.
 #
 # Buffers are not sent either, in no step: after training, each rank has BatchNorm statistics of its own. (DDP sends rank 0's,
 # [lesson 09](09_synchronised.ipynb).)
@@ -202,8 +198,7 @@ for _ in range(3):
 # Not a digit changes. Sharding has replaced the parameters, and the optimizer steps the old ones, which get no gradient.
 #
 # The third mistake is to shard the layers and forget the model around them. What is in no layer, such as an embedding or a head, stays
-# whole on every rank. Nobody averages its gradients, and the ranks drift apart. (Clipping finds out: `clip_grad_norm_` refuses
-# a mix of DTensors and others.)
+# whole on every rank. Nobody averages its gradients, and the ranks drift apart. (`clip_grad_norm_` refuses a mix of DTensors and others.)
 #
 # ## What is sent
 
@@ -228,13 +223,13 @@ out = run(three_ways, ranks=2)
 draw_whole(out.values[0])
 
 # %% [markdown]
-# On the left, one layer is whole at a time. In the
-# middle the second all-gather is saved, and at the end of the forward the whole model is there. On the right it is there from the beginning: one
-# all-gather, as many bytes as the five. It saves no memory in the step, and nobody computes until it is done.
+# On the left, one layer is whole at a time. In the middle the second all-gather is saved, and at the end of the forward the whole model is
+# there. On the right it is there from the beginning: one all-gather, as many bytes as the five. It saves no memory in the step, and nobody
+# computes until it is done.
 #
 # What does it cost? DDP's all-reduce on a ring is two laps of (*n* - 1)/*n* of the bytes: a reduce-scatter and an all-gather
 # ([lesson 01](01_dataparallel.ipynb)). FSDP2 has three: two gathers and a scatter, so one and a half times the bytes (ZeRO paper, §7). With
-# `reshard_after_forward=False` it has two, as DDP. Gradients and optimizer are cut, and weights are whole during the step: near to ZeRO 2.
+# `reshard_after_forward=False` it has two, as DDP: weights are whole during the step, and the rest is cut. That is nearest to ZeRO 2.
 #
 # > **On GPUs (NCCL).** What is counted here is what FSDP2 *asks for*. gloo makes the reduce-scatter of an all-reduce and keeps a
 # > part (`_reduce_scatter_base` in `ProcessGroupGloo.cpp`), so on a CPU it sends twice the bytes. NCCL has a reduce-scatter of its own, and FSDP2
@@ -262,8 +257,8 @@ print(shape)
 dist.destroy_process_group()
 
 # %% [markdown]
-# Half of the ranks hold one row, the others nothing, and all of them wait for 1,023 others in every all-gather. Long before that, one
-# shards within a machine and replicates between machines (*hybrid* sharding). Two and two ranks play two machines:
+# Half of the ranks hold one row, the others nothing, and all of them wait for 1,023 others in every all-gather. So shard within a machine
+# and replicate between machines (*hybrid* sharding). Two and two ranks play two machines:
 
 # %%
 # %%ranks 4 --fresh --backend gloo
@@ -281,9 +276,8 @@ with counting() as calls:
 print(tuple(model[0].weight.to_local().shape), model[0].weight.placements, calls)
 
 # %% [markdown]
-# Each weight is cut in two, not in four. Gathers and scatters stay within a machine. Between machines there is only an all-reduce, and in it each
-# rank brings the gradients of its own rows alone. Beyond that, one splits the arithmetic of the layers
-# itself (tensor and pipeline parallelism).
+# Each weight is cut in two, not in four. Gathers and scatters stay within a machine. Between machines there is only an all-reduce, to which each
+# rank brings the gradients of its own rows. Beyond that, one splits the arithmetic of the layers (tensor and pipeline parallelism).
 #
 # ## Save it
 #
@@ -312,15 +306,16 @@ if dist.get_rank() == 0:
     shutil.rmtree(folder[0])
 
 # %% [markdown]
-# `torch.save(model.state_dict(), path)` writes this rank's rows only. For one file with everything there is `get_model_state_dict` with
-# `StateDictOptions(full_state_dict=True, cpu_offload=True)` (`torch/distributed/checkpoint/state_dict.py`).
+# `torch.save(model.state_dict(), path)` writes this rank's rows only, and `torch.load` refuses them until `torch.distributed.tensor` is
+# imported. For one file with everything there is `get_model_state_dict` with `StateDictOptions(full_state_dict=True, cpu_offload=True)`
+# (`torch/distributed/checkpoint/state_dict.py`).
 #
 # ## What goes wrong in real life
 #
 # - **Out of memory in the second step, not in the first.** Adam's means are allocated in the first `optimizer.step()`: count 16 bytes, not 8.
 # - **As much memory as before.** Only the root was sharded, or the optimizer was made before sharding.
 # - **Evaluation gives another result on each rank.** Buffers, or parameters that belong to no sharded module.
-# - **It fits, and is slower than DDP was.** Three laps instead of two. If DDP fits, use DDP.
+# - **It fits, and is slower than DDP was.** Three laps instead of two. Where DDP fits, take DDP.
 # - **Out of memory before the first step.** Make the model on `meta` ([Deeper](#Deeper:-a-model-that-no-rank-can-hold)).
 # - **“Optimizer state has not been consolidated”**: [Deeper](#Deeper:-a-checkpoint-of-ZeroRedundancyOptimizer).
 # - **Activations.** None of these stages cuts them. Smaller batches and activation checkpointing do ([lesson 06](06_alternation.ipynb)).
@@ -359,9 +354,9 @@ norm = nn.utils.clip_grad_norm_(model.parameters(), max_norm=0.01).full_tensor()
 print(f"norm of this rank's rows {own:.4f}, of all {norm:.4f}")
 
 # %% [markdown]
-# A clip by the first number multiplies the rows of each rank with a number of its own: another direction, and no error. The rule of
-# [lesson 10](10_accumulation.ipynb) holds as it is: clip after the reduction, everything by one norm. So does the mean: `fully_shard` divides by
-# the number of ranks, and whoever divides again trains with smaller steps.
+# Clipping by the first number multiplies the rows of each rank by another factor: the gradient's direction changes, without an error. The rule
+# of [lesson 10](10_accumulation.ipynb) holds: clip after the reduction, everything by one norm. `fully_shard` has divided by the number of
+# ranks, so do not divide again.
 #
 # ## Deeper: a model that no rank can hold
 #
@@ -387,9 +382,29 @@ print("rank 0's weights:", all(torch.equal(p.full_tensor(), q) for p, q in pairs
 # This also gives all ranks the same weights. What is in no state dict, such as a buffer with `persistent=False`, holds anything after
 # `to_empty`: fill it yourself. Where rank 0 cannot hold the whole, load with DCP.
 #
+# ## Deeper: compute in two bytes
+#
+# The ZeRO paper keeps each weight twice, in 2 and in 4 bytes. FSDP2 makes the copy in 2 bytes when it gathers, one layer at a time:
+
+# %%
+# %%ranks
+from torch.distributed.fsdp import MixedPrecisionPolicy
+
+policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+mixed, used = network(layers=5), set()
+for layer in (*mixed, mixed):
+    fully_shard(layer, mesh=mesh, mp_policy=policy)
+mixed[0].register_forward_pre_hook(lambda layer, _: used.add(layer.weight.dtype))
+mixed(batch(0)).square().mean().backward()
+print("computed with", *used, "and kept in", mixed[0].weight.dtype, mixed[0].weight.grad.dtype)
+
+# %% [markdown]
+# The gathers carry this type, too, so half the bytes (`MixedPrecisionPolicy` in `torch/distributed/fsdp/_fully_shard/_fsdp_api.py`). The optimizer
+# steps float32. Without `reduce_dtype`, gradients are averaged in bfloat16.
+#
 # ## Deeper: accumulate
 #
-# `no_sync` is a method here. Micro-batches that are not the last leave out the reduce-scatter:
+# In place of `no_sync` there is `set_requires_gradient_sync`. Micro-batches that are not the last leave out the reduce-scatter:
 
 # %%
 # %%ranks
@@ -400,8 +415,7 @@ for last in (False, True):
     print(f"last micro-batch: {last}", calls)
 
 # %% [markdown]
-# Until the last one, the gradients are *whole* on each rank. So this saves calls and costs memory, which is
-# why many leave it out.
+# Until the last one, the gradients are *whole* on each rank: this saves calls and costs memory.
 #
 # ## Deeper: replicate, beside DDP
 #
@@ -444,66 +458,6 @@ if rank == 0:
     print("after it, rank 0 has the state of", len(optimizer.state_dict()["state"]), "parameters")
 
 # %% [markdown]
-# ## Deeper: a sharded optimizer by hand
-#
-# The idea of `ZeroRedundancyOptimizer` in one class. Each parameter has an owner: the rank with the fewest numbers so far. Each rank has
-# an optimizer for what it owns, and after the step the owners broadcast.
-
-
-# %%
-# %%ranks
-class ShardedOptimizer(torch.optim.Optimizer):
-    """Each rank keeps the state of the parameters that it owns, steps these, receives the others."""
-
-    def __init__(self, parameters, optimizer_class, **options):
-        self.owners, self.load = {}, [0] * dist.get_world_size()
-        self.local = optimizer_class([{"params": []}], **options)
-        self.local.param_groups.clear()
-        super().__init__(parameters, self.local.defaults)  # calls add_param_group
-
-    def add_param_group(self, group):
-        super().add_param_group(group)
-        group = self.param_groups[-1]
-        for parameter in group["params"]:
-            owner = self.load.index(min(self.load))  # the same on all ranks
-            self.owners[parameter] = owner
-            self.load[owner] += parameter.numel()
-        mine = [each for each in group["params"] if self.owners[each] == dist.get_rank()]
-        self.local.add_param_group({**group, "params": mine})
-
-    @torch.no_grad()
-    def step(self, closure=None):
-        for group, local in zip(self.param_groups, self.local.param_groups, strict=True):
-            # What a scheduler has changed.
-            local.update({name: value for name, value in group.items() if name != "params"})
-        loss = self.local.step(closure)
-        for work in [dist.broadcast(each, owner, async_op=True) for each, owner in self.owners.items()]:
-            work.wait()
-        return loss
-
-
-# %%
-# %%ranks
-models = [network(layers=4), network(layers=4)]
-optimizers = [
-    torch.optim.AdamW(models[0].parameters(), weight_decay=0.1),
-    ShardedOptimizer(models[1].parameters(), torch.optim.AdamW, weight_decay=0.1),
-]
-for model, optimizer in zip(models, optimizers, strict=True):
-    for step in range(3):
-        optimizer.zero_grad()
-        torch.manual_seed(step)  # the same on all ranks, as after an all-reduce
-        model(torch.randn(8, 64)).square().mean().backward()
-        optimizer.step()
-pairs = zip(*(model.parameters() for model in models), strict=True)
-print("same weights:", all(torch.equal(one, other) for one, other in pairs))
-owned, all_of_them = optimizers[1].local.state, optimizers[1].owners
-print("parameters with a state on this rank:", len(owned), "of", len(all_of_them))
-
-# %% [markdown]
-# Put it beside DDP, which reduces the gradients, and it is stage 1. (Stanford's CS336 asks its students for this class: assignment
-# 2, `get_sharded_optimizer`.)
-#
 # ## Further reading
 #
 # - Rajbhandari et al., *ZeRO: Memory Optimizations Toward Training Trillion Parameter Models*, SC 2020: §5 has the stages, §7 their traffic.

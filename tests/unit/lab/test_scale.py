@@ -46,7 +46,7 @@ def test_the_picture_of_the_fits_names_the_formula_that_has_missed_sixteen_ranks
 
     few = {(n, size): takes(n, size) for n in (2, 4, 8) for size in SIZES}
     drawn = draw_fits(few, takes(16, SIZES[-1]))
-    assert drawn.title.endswith(f"off by more than two: {'own wires' if shared else 'one wire'}")
+    assert drawn.title.endswith(f"off by more than a factor of two: {'own wires' if shared else 'one wire'}")
     assert f" {1e3 * takes(16, SIZES[-1]):.0f} " in draw_fits(few).title
 
 
