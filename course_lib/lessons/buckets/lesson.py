@@ -7,7 +7,7 @@
 # backward on two ranks, with the buttons or the arrow keys.
 #
 # **You will be able to** write DDP yourself, say which gradients travel together and when, read a timeline, and choose
-# `bucket_cap_mb` for a network. 40 minutes. **Before this:** lesson 00.
+# `bucket_cap_mb` for a network. 50 minutes. **Before this:** lesson 00.
 
 # %% tags=["two-hours-3"]
 # %load_ext course_lib

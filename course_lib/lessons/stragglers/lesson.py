@@ -8,7 +8,7 @@
 # In the picture rank 2 is late for its forward. What do the other three do at the question marks?
 #
 # **You will be able to** see who waits for whom, say what many ranks cost before you rent them, synchronise less often
-# without training another model, cope with ranks that have different numbers of batches or samples, and read a timeout. 40
+# without training another model, cope with ranks that have different numbers of batches or samples, and read a timeout. 50
 # minutes.
 #
 # **Before this:** lessons 00 and 04.
