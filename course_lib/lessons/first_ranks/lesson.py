@@ -457,7 +457,6 @@ print(torchruns_last_words(log))
 # ## Further reading
 #
 # - PyTorch, *Distributed communication package* (`torch.distributed` in the API reference): every collective used here.
-# - PyTorch, *torchrun (Elastic Launch)*: its options, and the variables that it sets. Lesson 02 opens it.
 # - Li et al., *PyTorch Distributed: Experiences on Accelerating Data Parallel Training*, VLDB 2020.
 #
 # **Next:** [lesson 02](02_process_groups.ipynb), how the processes find each other, or [lesson 03](03_samplers.ipynb), who

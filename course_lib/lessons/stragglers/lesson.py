@@ -376,7 +376,6 @@ print(x.item(), "- longer than the timeout:", time.perf_counter() - begin > 0.6)
 #   it), or share the work.
 # - **Slower with every hour.** A straggler by heat or memory pressure. Log the *waiting* of each rank, not only the
 #   step time, which is the same for all. (Task 1 measures it with gloo; on GPUs, see the first box above.)
-# - **“It hangs.”** Or is it slow? The course's doctor tells the two apart: see “Deeper”.
 #
 # ## Rule of thumb
 #
