@@ -4,7 +4,7 @@
     title = "Samplers"
     question = "Who gets which sample?"
     after = "00"        # the lessons that it builds on, as the index says it
-    minutes = 40        # written by `ddp-course notebooks`
+    minutes = 50        # written by `ddp-course notebooks`
 
 The folder's name is the lesson's topic. Its other files: `lesson.py` and `exercises.py`, from which the notebooks are
 built; `questions.toml`; `lab.py` and modules beside it, what its cells import; `tasks.toml` and `tasks/`; `answers/`.

@@ -1,9 +1,9 @@
 """The minutes of an attentive reader: computed from what there is to read and to do, not wished.
 
-180 words of text per minute, 200 words of output, 15 lines of code, two minutes for each prediction and for whatever
-can be played with (controls, a stepper, a replay), half a minute for each figure, and half a minute for the cells of a
-lesson to run. The code of a collapsed cell is not counted; what it shows is. Which sections of a lesson are counted,
-and how the sum is rounded, is said in `sections`.
+130 words of text per minute, 200 words of output, 12 lines of code (constants that fit the times of two readers), two
+minutes for each prediction, four for each experiment with controls, two for a stepper or a replay, half a minute for
+each figure, and half a minute for the cells of a lesson to run. The code of a collapsed cell is not counted; what it
+shows is. Which sections of a lesson are counted, and how the sum is rounded, is said in `sections`.
 """
 
 import re
@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 
 import nbformat
 
-_WORDS, _SHOWN_WORDS, _LINES = 180, 200, 15
-_QUESTION, _PLAY, _FIGURE = 2, 2, 0.5
+_WORDS, _SHOWN_WORDS, _LINES = 130, 200, 12
+_QUESTION, _EXPERIMENT, _STEPPER, _FIGURE = 2, 4, 2, 0.5
 #: Minutes in which a lesson's cells run, all together.
 RUNNING = 0.5
 _WORD = re.compile(r"\w[\w'’.-]*")
@@ -42,7 +42,7 @@ def is_collapsed(cell: nbformat.NotebookNode) -> bool:
 def _shown_minutes(cell: nbformat.NotebookNode) -> float:
     """Return the minutes for what a cell shows: something to play with, pictures, words."""
     if controls := len(_CONTROLS.findall(cell.source)):
-        return _PLAY * controls
+        return _EXPERIMENT * controls
     return sum(map(_output_minutes, cell.get("outputs", ())))
 
 
@@ -50,7 +50,7 @@ def _output_minutes(output: nbformat.NotebookNode) -> float:
     data = output.get("data", {})
     html = data.get("text/html", "")
     if "<button" in html:
-        return _PLAY
+        return _STEPPER
     if _PICTURE.search(html) or any(kind.startswith("image/") for kind in data):
         return _FIGURE
     return _words([data.get("text/plain", ""), output.get("text", "")]) / _SHOWN_WORDS

@@ -8,12 +8,12 @@
 #
 # | | lesson | question | after | minutes | |
 # | --- | --- | --- | --- | --- | --- |
-# | 00 | [Your first ranks](00_first_ranks.ipynb) | How do four processes work together, and what happens when one does not? | | 40 | [tasks](../exercises/00_first_ranks.ipynb) |
-# | 01 | [DataParallel vs DDP](01_dataparallel.ipynb) | One line against a launcher: what does each do in a step? | 00 | 25 | [tasks](../exercises/01_dataparallel.ipynb) |
-# | 02 | [Process groups and init](02_process_groups.ipynb) | How do processes find each other, and what happens when one does not come? | 00 | 40 | [tasks](../exercises/02_process_groups.ipynb) |
+# | 00 | [Your first ranks](00_first_ranks.ipynb) | How do four processes work together, and what happens when one does not? | | 50 | [tasks](../exercises/00_first_ranks.ipynb) |
+# | 01 | [DataParallel vs DDP](01_dataparallel.ipynb) | One line against a launcher: what does each do in a step? | 00 | 35 | [tasks](../exercises/01_dataparallel.ipynb) |
+# | 02 | [Process groups and init](02_process_groups.ipynb) | How do processes find each other, and what happens when one does not come? | 00 | 50 | [tasks](../exercises/02_process_groups.ipynb) |
 # | 03 | [Samplers](03_samplers.ipynb) | Who gets which sample? | 00 | 40 | [tasks](../exercises/03_samplers.ipynb) |
-# | 04 | [Gradients, hooks and buckets](04_buckets.ipynb) | When does DDP send what? | 00 | 40 | [tasks](../exercises/04_buckets.ipynb) |
-# | 05 | [When ranks run at different speeds](05_stragglers.ipynb) | Who waits for whom, and what does it cost? | 00, 04 | 40 | [tasks](../exercises/05_stragglers.ipynb) |
+# | 04 | [Gradients, hooks and buckets](04_buckets.ipynb) | When does DDP send what? | 00 | 50 | [tasks](../exercises/04_buckets.ipynb) |
+# | 05 | [When ranks run at different speeds](05_stragglers.ipynb) | Who waits for whom, and what does it cost? | 00, 04 | 50 | [tasks](../exercises/05_stragglers.ipynb) |
 # | 06 | [Forward/backward alternation](06_alternation.ipynb) | May I call the model twice before I call backward? | 00, 04 | 40 | [tasks](../exercises/06_alternation.ipynb) |
 # | 07 | [Wrapper modules](07_wrappers.ipynb) | Which parameters does DDP look after, and which not? | 00, 04 | 40 | [tasks](../exercises/07_wrappers.ipynb) |
 # | 08 | [Unused parameters and changing graphs](08_unused.ipynb) | What happens when a parameter gets no gradient? | 00, 04, 06 | 40 | [tasks](../exercises/08_unused.ipynb) |

@@ -73,22 +73,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 # %% [markdown]
 # For a job that hangs *now*, whoever has started it: `ddp-course doctor --attach`.
-#
-# ## Two machines, two logs
-
-# %% tags=["hide-input"] jupyter={"source_hidden": true}
-here = Path.cwd()
-
-# %% from="16 two-hours-4"
-
-# %% tags=["hide-input"] jupyter={"source_hidden": true}
-os.chdir(here)
 
 # %% [markdown]
 # ## Read on
 #
-# [Lesson 13](13_debugging.ipynb), the flight recorder and what NCCL's stacks hide; [lesson 16](16_cluster.ipynb), Slurm, pulled
-# cables, and what a job leaves behind.
+# [Lesson 13](13_debugging.ipynb), the flight recorder and what NCCL's stacks hide; [lesson 16](16_cluster.ipynb), the logs of two
+# machines, Slurm, and what a job leaves behind.
 #
 # # 5 · Kill it, and start it again
 
@@ -100,7 +90,7 @@ os.chdir(here)
 # [Lesson 12](12_elastic.ipynb), to leave when the scheduler asks for it; [lesson 14](14_checkpoints.ipynb), what belongs into a
 # checkpoint; [lesson 11](11_out_of_memory.ipynb), one rank without memory.
 #
-# # 6 · Five faults
+# # 6 · Three faults
 #
 # Each is from scripts that people have run for weeks. One launch each.
 #
@@ -119,24 +109,7 @@ os.chdir(here)
 # %% from="09 two-hours-6"
 
 # %% [markdown]
-# ## 4: a checkpoint, loaded by all
-
-# %% from="14 two-hours-6"
-
-# %% [markdown]
-# ## 5: a file that cannot be read
-
-# %% tags=["hide-input"] jupyter={"source_hidden": true}
-from course_lib.lessons.debugging.lab import black_box
-
-# %%
-# %%ranks 3
-import torch
-
-# %% from="13 two-hours-6"
-
-# %% [markdown]
 # ## Read on
 #
-# [Lesson 06](06_alternation.ipynb), [07](07_wrappers.ipynb), [09](09_synchronised.ipynb). Ten faults more, in one script that
-# you repair: [lesson 18](18_capstone.ipynb). Or back to the [index](index.ipynb).
+# [Lesson 06](06_alternation.ipynb), [07](07_wrappers.ipynb), [09](09_synchronised.ipynb). More faults, in one script that you
+# repair: [lesson 18](18_capstone.ipynb). Or back to the [index](index.ipynb).

@@ -7,7 +7,7 @@
 # backward on two ranks, with the buttons or the arrow keys.
 #
 # **You will be able to** write DDP yourself, say which gradients travel together and when, read a timeline, and choose
-# `bucket_cap_mb` for a network. 40 minutes. **Before this:** lesson 00.
+# `bucket_cap_mb` for a network. 50 minutes. **Before this:** lesson 00.
 
 # %% tags=["two-hours-3"]
 # %load_ext course_lib
@@ -144,9 +144,8 @@ for work in works:
 print("averaged: right?", is_right(model))
 
 # %% [markdown]
-# The gradient is divided *before* it is sent. DDP does the same (`Reducer::mark_variable_ready_dense`); in half precision that
-# keeps a sum over many ranks from overflowing. Without the
-# `wait()`, an `optimizer.step()` would raise nothing and use whatever is in the tensors at that moment.
+# The gradient is divided *before* it is sent, as in DDP (`Reducer::mark_variable_ready_dense`): in half precision that keeps a sum
+# over many ranks from overflowing. Without the `wait()`, `optimizer.step()` would raise nothing and use what is there at that moment.
 #
 # ## Step 4: buckets
 #
@@ -414,7 +413,7 @@ out["seen"][0].plot()
 # %% [markdown]
 # ## What goes wrong in real life
 #
-# **A layer that is not used.** Its gradient never comes. “Deeper” runs it; lesson 08 is about it.
+# **A layer that is not used.** Its gradient never comes: see “Deeper”, and lesson 08.
 #
 # **Measured the first iteration.** It has one bucket and no overlap, and the second has the rebuild. Warm up for three.
 #
@@ -673,6 +672,6 @@ ddp.module[0].weight.grad.detach_()
 # - `torch/nn/parallel/distributed.py`: `_BucketCapacityConfig` and `_ddp_init_helper` are the Python half of this lesson.
 # - PyTorch, *Distributed Data Parallel* (design note) and *DDP Communication Hooks* in the documentation.
 # - Li et al., *PyTorch Distributed: Experiences on Accelerating Data Parallel Training*, VLDB 2020: why buckets.
-# - Stanford CS336, assignment 2, has you write the same classes; the solutions of this lesson's tasks fit its interface.
+# - Stanford CS336, assignment 2: the same classes; the solutions of this lesson's tasks fit its interface.
 #
 # **Next:** [lesson 05](05_stragglers.ipynb), *When ranks run at different speeds*. Or back to the [index](index.ipynb).

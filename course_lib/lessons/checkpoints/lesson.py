@@ -15,12 +15,12 @@
 # %%
 # %load_ext course_lib
 
-# %% tags=["two-hours-6"]
+# %%
 from course_lib.lessons.checkpoints.lab import shared_folder
 
 files = shared_folder()  # ranks that start now find its name in their environment, as CHECKPOINTS
 
-# %% tags=["two-hours-6"]
+# %%
 # %%ranks 2 --backend gloo
 import os
 import time
@@ -33,10 +33,10 @@ from torch.nn.parallel import DistributedDataParallel
 rank, folder = dist.get_rank(), os.environ["CHECKPOINTS"]
 path = f"{folder}/model.pt"
 
-# %% tags=["two-hours-6"]
+# %%
 p = predict("14.first_load")
 
-# %% tags=["two-hours-6"]
+# %%
 # %%ranks --predicted
 if rank == 0:
     weights = torch.ones(10_000_000)
@@ -47,10 +47,9 @@ else:
     weights = torch.load(path, map_location="cpu")
 weights.mean().item()
 
-# %% [markdown] tags=["two-hours-6"]
-# The file is there long before its content is. Most starts look later.
-
 # %% [markdown]
+# The file is there long before its content is. Most starts look later.
+#
 # ## The write in slow motion
 #
 # What a rank finds depends on how early it looks. So make the disk slow. Rank 0 writes a checkpoint of step 20 over that of step

@@ -4,24 +4,23 @@
 # > *“`ChildFailedError`, `exitcode: 1`, `error_file: <N/A>`. On my laptop the script runs. On two machines this is all I get. Where is
 # > the traceback?”*
 
-# %% [markdown] tags=["two-hours-4"]
+# %% [markdown]
 # A launcher on each machine, one training over both. The picture shows who learns what of whom. The dashed arrows go from a rank to
 # its [agent](glossary.ipynb), which is `torchrun`. The thin ones go to a log, and each machine has a log of its own.
-
-# %% [markdown]
+#
 # **You will be able to** find the traceback of a job on many machines; say which machine is wrong if a start fails; start the script under
 # Slurm and Kubernetes; prepare data once per machine without a hang; and clean up what a job has left. 40 minutes.
 #
 # **Before this:** lessons 00 and 02.
 
-# %% tags=["two-hours-4"]
+# %%
 # %load_ext course_lib
 from course_lib.lessons.cluster.lab import draw_cluster, two_machines
 
 machines = two_machines()
 draw_cluster()
 
-# %% tags=["two-hours-4", "hide-input"] jupyter={"source_hidden": true}
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 import os
 import sys
 import tempfile
@@ -30,12 +29,12 @@ folder = tempfile.TemporaryDirectory()
 os.chdir(folder.name)  # where the next cells write and run their files
 os.environ["PATH"] = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"  # for cells of bash
 
-# %% [markdown] tags=["two-hours-4"]
+# %% [markdown]
 # You have one machine. So `two_machines` makes two *network namespaces*: to a process in one of them, the other one is another computer,
 # at the end of a wire, `eth0`. Machine a has the address 10.77.0.1. (`print(machines)` says whether your system allows it. Where it does
 # not, both are this machine, and cells that need a wire show less.) This script runs on both, one rank on each:
 
-# %% tags=["two-hours-4"]
+# %%
 # %%writefile train.py
 import torch
 import torch.distributed as dist
@@ -45,13 +44,13 @@ if dist.get_rank() == 1:
     raise FileNotFoundError("/data/train.pt")
 dist.all_reduce(torch.ones(1))
 
-# %% tags=["two-hours-4"]
+# %%
 p = predict("16.root_cause")
 
-# %% [markdown] tags=["two-hours-4"]
+# %% [markdown]
 # The first line is typed on machine a, the second one on b:
 
-# %% tags=["two-hours-4"]
+# %%
 from course_lib.lessons.cluster.lab import ending
 
 commands = """
@@ -61,22 +60,21 @@ GLOO_SOCKET_IFNAME=eth0 torchrun --nnodes=2 --node-rank=1 --master-addr=10.77.0.
 out = run(machines.torchrun, commands, ranks=2, init=False, expect="predicted")
 print(ending(out.values[0]))
 
-# %% [markdown] tags=["two-hours-4"]
+# %% [markdown]
 # Machine a blames its rank 0, which has done nothing wrong. An agent knows the processes that it has started, and no others: “Root Cause
 # (first observed failure)” is the first failure *on this machine*. Now the log of b, and what rank 0 itself has said:
 
-# %% tags=["two-hours-4"]
+# %%
 from course_lib.lessons.cluster.lab import words_of_rank
 
 print(ending(out.values[1]), end="\n\n")
 for rank, log in out.values.items():
     print(f"rank {rank}:", words_of_rank(log))
 
-# %% [markdown] tags=["two-hours-4"]
+# %% [markdown]
 # **Read the logs of all machines.** Put aside who was ended by `SIGTERM` (its agent did that) and who says “Connection closed by peer”.
 # The one that is left is the cause. That rank itself has printed the traceback, far above its agent's report.
-
-# %% [markdown]
+#
 # > **On GPUs (NCCL).** A rank whose peer has died may report `ncclRemoteError` (NCCL's documentation), or nothing until the watchdog's
 # > timeout (10 minutes by default, `kProcessGroupNCCLDefaultTimeout` in `ProcessGroupNCCL.hpp`). Neither is the cause, and the agent
 # > names it as the root cause all the same. (Read, not run: it needs GPUs.)

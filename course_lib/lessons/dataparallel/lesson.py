@@ -7,7 +7,7 @@
 # GPU does all the work, and that its memory fills up. Each is half true.
 #
 # **You will be able to** say what each of the two holds and sends in a step, follow a ring all-reduce, and turn a
-# `DataParallel` script into a DDP script that trains the same model. 25 minutes.
+# `DataParallel` script into a DDP script that trains the same model. 35 minutes.
 #
 # **Before this:** lesson 00.
 

@@ -233,12 +233,11 @@ lost = run(lose_rank_1, "is stopped", ranks=2, expect="predicted")
 # > (`_invoke_run`); of a *machine* that is gone, only the others' timeouts tell. (Read there: NCCL needs GPUs.)
 #
 # ## A mystery, together
-
-# %% [markdown] tags=["two-hours-6"]
+#
 # *“Ranks 0 and 2 hang on file D. I have checked file D three times, it is fine.”* (`read` is the course's: it reads one file of
 # this rank's disk.)
 
-# %% tags=["two-hours-6"]
+# %%
 # %%ranks --no-doctor --expect hang --as box
 from course_lib.lessons.debugging.lab import read
 from torch.nn.parallel import DistributedDataParallel
@@ -260,10 +259,10 @@ def train_files(ddp, optimizer, files, read):
 ddp = DistributedDataParallel(torch.nn.Linear(1, 1))
 train_files(ddp, torch.optim.SGD(ddp.parameters(), lr=0.1), "ABCD", read)
 
-# %% tags=["two-hours-6"]
+# %%
 print(black_box(box))
 
-# %% [markdown] tags=["two-hours-6"]
+# %% [markdown]
 # Four questions, in this order, answer most hangs. Answer them before you go on:
 #
 # 1. **Is every rank alive**, and which of them has ended its part?
@@ -272,20 +271,19 @@ print(black_box(box))
 # 4. **Which `if`, `except` or loop has sent it there?** A cause has to explain *every* rank. One that explains two of three is not
 #    the cause.
 
-# %% tags=["two-hours-6"]
+# %%
 p = predict("13.file")
 
-# %% tags=["two-hours-6"]
+# %%
 p.reveal(box)
 
-# %% [markdown] tags=["two-hours-6"]
+# %% [markdown]
 # All three are alive, and rank 1 is through. Ranks 0 and 2 wait in `backward()`, in their fourth step; rank 1 has made three. The
 # logs part at the second line: rank 1 has not done B. Its `read` raised an `OSError`, and the `except` went on to C. From then on
 # rank 1 was one file ahead, and its gradients for C were averaged with the others' for B. No error came, since all batches look
 # alike, neither in the record nor to gloo. File D is only where it ends: there ranks 0 and 2 have nobody left. Whether a file is left
 # out has to be decided *together*, before the first collective of the step. You repair it in task 1.
-
-# %% [markdown]
+#
 # That holds for whatever ranks do in common: a step that is left out, an early end, a drawn order. They decide it by an all-reduce of
 # everybody's view, by what one rank tells the others, or by a generator with the same seed on all ranks, beside the one that each
 # rank has for itself.

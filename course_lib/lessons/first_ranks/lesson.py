@@ -8,7 +8,7 @@
 # four call `all_reduce`. What does each hold afterwards?
 #
 # **You will be able to** run code on ranks, choose a collective, tell a crash from a hang from a silent mix-up, train on four
-# processes, and start such a script with `torchrun`. 40 minutes, no GPU needed.
+# processes, and start such a script with `torchrun`. 50 minutes, no GPU needed.
 
 # %% tags=["two-hours-1"]
 # %load_ext course_lib
@@ -280,13 +280,15 @@ print("the largest difference is below 0.01 % of the largest change:", differenc
 # %% [markdown] tags=["two-hours-2"]
 # It is the same model, but not bit by bit: a sum of four partial sums is rounded differently from one long sum. That is the
 # promise of data parallelism, and every later lesson is about how it is kept, or silently broken.
-#
+
+# %% [markdown]
 # Why it works: each rank divides its gradients by the number of ranks, and an all-reduce sums them
 # (`Reducer::mark_variable_ready_dense` in
 # [`reducer.cpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/reducer.cpp)). The mean of four means
 # is the mean of the whole batch when the parts have equal sizes and no sample's loss depends on another sample. (Unequal sizes:
 # lesson 05. Samples that meet: lesson 07. BatchNorm's buffers: lesson 09.)
-#
+
+# %% [markdown] tags=["two-hours-2"]
 # ## The same as a script
 #
 # Outside a notebook, `torchrun` starts the processes, tells each of them its rank, and watches them. The next cell writes such a
@@ -358,11 +360,11 @@ print(*[line for line in log if "accuracy" in line])
 # %% [markdown] tags=["two-hours-2"]
 # `log = !...` keeps what a command has written. In a terminal you type the same line without `log = !`; in JupyterLab, **+** and
 # *Terminal* open one in this folder.
-#
-# The log begins with a warning: `torchrun` has set `OMP_NUM_THREADS` to 1 (`config_from_args` in `torch/distributed/run.py`). Several
-# processes that each use all cores slow each other down. If CPU work is your bottleneck, set it yourself to cores / ranks.
 
 # %% [markdown]
+# The log begins with a warning: `torchrun` has set `OMP_NUM_THREADS` to 1 (`config_from_args` in `torch/distributed/run.py`). Several
+# processes that each use all cores slow each other down. If CPU work is your bottleneck, set it yourself to cores / ranks.
+#
 # ## What goes wrong in real life
 #
 # - **A hang after hours of training** is nearly always Break it 1: one rank took a different code path (an `if rank == 0:` with a
@@ -464,7 +466,6 @@ print(torchruns_last_words(log))
 # ## Further reading
 #
 # - PyTorch, *Distributed communication package* (`torch.distributed` in the API reference): every collective used here.
-# - PyTorch, *torchrun (Elastic Launch)*: its options, and the variables that it sets. Lesson 02 opens it.
 # - Li et al., *PyTorch Distributed: Experiences on Accelerating Data Parallel Training*, VLDB 2020.
 #
 # **Next:** [lesson 02](02_process_groups.ipynb), how the processes find each other, or [lesson 03](03_samplers.ipynb), who

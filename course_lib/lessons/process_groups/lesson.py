@@ -10,7 +10,7 @@
 # *gang*.) And there is one **store** for all: the dashed and the thin arrows lead to it.
 #
 # **You will be able to** start a script on two machines, say who sets rank, local rank and world size, read the error of a
-# start that failed, make smaller groups without a deadlock, and end a process group, with gloo and with NCCL. 40 minutes;
+# start that failed, make smaller groups without a deadlock, and end a process group, with gloo and with NCCL. 50 minutes;
 # the sections under *Deeper* come on top, and nothing later needs them.
 #
 # **Before this:** lesson 00.

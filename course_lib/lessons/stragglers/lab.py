@@ -127,24 +127,19 @@ def expected_maximum(times: Sequence[float], n: int) -> float:
 _NOISE = 20.0
 
 
-def draw_shadows(
-    late: Lateness, every: int = 1, settings: str = "", note: str = "", step: float = 4.0
-) -> Drawing:
+def draw_shadows(late: Lateness, every: int = 1, note: str = "", step: float = 4.0) -> Drawing:
     """Draw each rank's steps, its lateness before them, and the shadow of a later rank: computed, not measured.
 
     Args:
         late: see `Lateness`.
         every: after how many steps the ranks reduce.
-        settings: before the finding, how the ranks are late.
         note: beside the title; what is measured.
         step: milliseconds that a step takes apart from lateness.
     """
     own = max(map(sum, late))
-    finding = f"late by {own:g} ms at most, all end {lost(late, every):g} ms later (computed)"
-    title = ": ".join(filter(None, (settings, finding)))
     return lanes(
         [Lane(f"rank {rank}", (bars,)) for rank, bars in enumerate(_bars(late, every, step))],
-        title=title[:1].upper() + title[1:],
+        title=f"{len(late[0])} steps: late by {own:g} ms at most, all end {lost(late, every):g} ms later (computed)",
         alt=_shadows_in_words(late, every),
         legend={"sleep": "late", "even": "a step's own work", "waiting": "waiting, in somebody's shadow"},
         note=note,
@@ -192,18 +187,13 @@ def explore_lateness() -> Explorer:
     def draw(who: str, delay: int, every: int, ranks: int) -> Drawing:
         late = _LATE[who](ranks, float(delay))
         with_, without = run_quietly(train_late_and_not, late, every, ranks=ranks).values[0]
-        often = "every step" if every == 1 else f"every {every} steps"
-        return draw_shadows(
-            late, every, f"{_STEPS} steps, reduced {often}", measured(with_ - without, lost(late, every))
-        )
+        return draw_shadows(late, every, measured(with_ - without, lost(late, every)))
 
     return explore(
         draw,
         "late, ms late, every, ranks",
         "",
-        draw_shadows(
-            by_chance(4, _STEPS, 20.0), 1, f"{_STEPS} steps, reduced every step", "move a control to measure"
-        ),
+        draw_shadows(by_chance(4, _STEPS, 20.0), 1, "move a control to measure"),
         who=buttons("late", list(_LATE), label="5em"),
         delay=slider("ms late", range(0, 41, 5), 20, "5em", runs=True),
         every=slider("every", [1, 2, 4, 8, 16], 1, "5em", runs=True),
@@ -214,7 +204,7 @@ def explore_lateness() -> Explorer:
 def measured(later: float, computed: float) -> str:
     """Return what was measured beside what was computed, in milliseconds; nothing of a busy machine."""
     is_busy = not 0.8 * computed - _NOISE <= later <= 1.3 * computed + _NOISE
-    return "measured: nothing, this machine is too busy" if is_busy else f"measured: {later:.0f} ms"
+    return "not measured: too busy" if is_busy else f"measured: {later:.0f} ms"
 
 
 def plot_tails(jobs: Outcome) -> None:

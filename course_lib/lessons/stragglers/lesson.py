@@ -8,7 +8,7 @@
 # In the picture rank 2 is late for its forward. What do the other three do at the question marks?
 #
 # **You will be able to** see who waits for whom, say what many ranks cost before you rent them, synchronise less often
-# without training another model, cope with ranks that have different numbers of batches or samples, and read a timeout. 40
+# without training another model, cope with ranks that have different numbers of batches or samples, and read a timeout. 50
 # minutes.
 #
 # **Before this:** lessons 00 and 04.
@@ -376,7 +376,6 @@ print(x.item(), "- longer than the timeout:", time.perf_counter() - begin > 0.6)
 #   it), or share the work.
 # - **Slower with every hour.** A straggler by heat or memory pressure. Log the *waiting* of each rank, not only the
 #   step time, which is the same for all. (Task 1 measures it with gloo; on GPUs, see the first box above.)
-# - **“It hangs.”** Or is it slow? The course's doctor tells the two apart: see “Deeper”.
 #
 # ## Rule of thumb
 #

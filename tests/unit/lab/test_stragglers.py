@@ -22,6 +22,7 @@ from course_lib.lessons.stragglers.lab import (
 from course_lib.lessons.stragglers.lateness import always, by_chance, by_turns, gloos_reason
 from realranks.cells.run import run_quietly
 from realranks.draw import Box
+from realranks.draw.drawing import text_width
 
 
 def test_the_question_is_asked_of_every_rank_and_its_length_does_not_answer_it():
@@ -74,6 +75,8 @@ def test_everybody_waits_in_the_shadow_of_whoever_is_later():
     sleep, wait = (next(box for box in lanes if box.look == look) for look in ("sleep", "waiting"))
     assert sleep.width == pytest.approx(wait.width)
     assert "20 on rank 0, 0 on rank 1; and every rank is 20 later" in drawing.alt
+    assert drawing.title == "2 steps: late by 20 ms at most, all end 20 ms later (computed)"
+    assert text_width(drawing.title, 14) + text_width(measured(99, 0)) < drawing.width - 20
 
 
 def complete_when_rank_1_is_late() -> int:

@@ -26,11 +26,11 @@ def lesson(name: str, *texts: str):
 
 
 SMALL = [
-    lesson("00_first", "# 00 · First\n\n" + "word " * 1500, "## Deeper: a side way\n\n" + "word " * 1800),
+    lesson("00_first", "# 00 · First\n\n" + "word " * 1080, "## Deeper: a side way\n\n" + "word " * 1300),
     lesson(
         "01_next",
-        "# 01 · Next\n\n**Before this:** lesson 00.\n\n## Half\n\n" + "word " * 1700,
-        "## Rest\n\n" + "word " * 1800,
+        "# 01 · Next\n\n**Before this:** lesson 00.\n\n## Half\n\n" + "word " * 1200,
+        "## Rest\n\n" + "word " * 1300,
     ),
 ]
 
