@@ -109,7 +109,7 @@ PAIRS = (
     "from course_lib.lessons.unused.lab import explore_graphs\nexplore_graphs()",
     "from course_lib.lessons.synchronised.lab import explore_changes, what_travels\nwhat_travels()",
     "explore_changes()",
-    "from course_lib.lessons.accumulation.lab import draw_loop, explore_loop\ndraw_loop()",
+    "from course_lib.lessons.accumulation.lab import explore_loop\nstep_through('NBNBNBFB')",
     "explore_loop()",
 )
 #: Words in an output that are cut, stick out of their picture, or lie on other words.

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from course_lib.lessons.wrappers.lab import MODES, PLACES, WAYS, ended, explore_places, needed
+from course_lib.lessons.wrappers.lab import MODES, PLACES, ended, explore_places
 from realranks.cells.run import run_quietly
 
 #: What becomes of the gradient in the three modes, where it is not averaged in all of them.
@@ -21,7 +21,7 @@ def everywhere() -> tuple[Any, Any]:
     from course_lib.lessons.wrappers import places
 
     around = {name: list(places.steps(name, "default", around=True)) for name in places.PLACES}
-    return places.look_everywhere(), around
+    return {(name, mode): list(places.steps(name, mode)) for name in PLACES for mode in MODES}, around
 
 
 def test_a_parameter_is_averaged_in_some_places_and_nowhere_around_the_wrapper():
@@ -35,22 +35,6 @@ def test_a_parameter_is_averaged_in_some_places_and_nowhere_around_the_wrapper()
     unequal = [name for name in PLACES if not ended([each[name, "default"] for each in through])[0]]
     assert unequal == list(PLACES[5:9])
     assert {ended([each[name] for each in around])[1] for name in PLACES} == {"local"}
-
-
-def every_way() -> Any:
-    """Two DDP models, the forum's wrapper, one around both."""
-    from course_lib.lessons.wrappers.places import all_ways
-
-    return all_ways()
-
-
-def test_a_wrapper_is_always_right_and_two_models_raise_where_an_unused_path_is_searched():
-    outcome = run_quietly(every_way, ranks=2)
-    found = outcome.values[0]
-    assert len(found) == 12
-    assert {tuple(ends) for ends in found.values()} == {tuple(WAYS)}
-    assert {ends[way] for ends in found.values() for way in ("the forum's", "one wrapper")} == {"right"}
-    assert needed(found) == {("find_unused_parameters", buffers, True) for buffers in (False, True)}
 
 
 def test_a_choice_runs_on_two_real_ranks():
