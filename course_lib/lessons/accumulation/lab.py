@@ -168,6 +168,6 @@ def explore_loop() -> Explorer:
         divide=buttons("loss divided by", {each.value: each for each in Divide}, Divide.GROUP),
         no_sync=buttons("under no_sync", {each.value: each for each in NoSync}, NoSync.ALL_BUT_LAST),
         zero_inside=tick("zero_grad before each micro-batch"),
-        short=tick("the group that is left over, half as long"),
+        short=tick("this is the group that is left over"),
         step_at_end=tick("a step after that one, too", True),
     )
