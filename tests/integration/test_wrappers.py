@@ -37,6 +37,17 @@ def test_a_parameter_is_averaged_in_some_places_and_nowhere_around_the_wrapper()
     assert {ended([each[name] for each in around])[1] for name in PLACES} == {"local"}
 
 
+def without_ddp() -> str:
+    """Three steps of A and B that nothing averages."""
+    from course_lib.lessons.wrappers.places import three_steps
+
+    return three_steps(lambda a, b, ddp: lambda x, y: a(b(x), b(y)), lambda net: net, False, True)
+
+
+def test_steps_that_are_not_averaged_are_wrong():
+    assert run_quietly(without_ddp, ranks=2).values == {0: "wrong", 1: "wrong"}
+
+
 def test_a_choice_runs_on_two_real_ranks():
     explorer = explore_places()
     assert "in forward: equal; .grad averaged" in explorer.picture.value
