@@ -184,12 +184,9 @@ def draw_places(found: Sequence[Mapping[tuple[str, str], Steps]]) -> Drawing:
 
 def run_places() -> Drawing:
     """Run all places in all modes on two ranks, and draw them."""
-    outcome = run_quietly(_look_everywhere, ranks=2)
-    return draw_places([outcome.values[rank] for rank in (0, 1)])
-
-
-def _look_everywhere() -> dict[tuple[str, str], Steps]:
-    return {(name, mode): _look(name, mode, False) for name in PLACES for mode in MODES}
+    places = [(name, mode) for name in PLACES for mode in MODES]
+    values = run_quietly(lambda: {place: _look(*place, False) for place in places}, ranks=2).values
+    return draw_places([values[rank] for rank in (0, 1)])
 
 
 def _look(name: str, mode: str, around: bool) -> Steps:

@@ -237,8 +237,7 @@ draw_ways(out["found"][0])
 
 # %% [markdown]
 # The errors are “ready only once” again, from the search after the *second* forward. Inside a wrapper there is one forward,
-# so one search, which meets both paths. The forum's is right in all rows, and leaves `A` as it is. Where two DDP models are right
-# as well, take what is easier to read.
+# so one search, which meets both paths. Where two DDP models are right as well, take what is easier to read.
 #
 # With a wrapper, buffers are sent once in a step, not once for each call of `B`
 # ([below](#Deeper:-one-wrapper,-or-one-for-each-model)). What *takes turns*, such as a generator and a discriminator, gets
