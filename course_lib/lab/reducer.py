@@ -14,8 +14,10 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from realranks.cells.run import run_quietly
 from realranks.draw import Arrow, Box, Drawing, Frame, Stepper, Text
 from realranks.draw.drawing import Shape, text_width
+from realranks.outcome.outcome import Kind
 
 if TYPE_CHECKING:
     from torch import nn
@@ -28,14 +30,17 @@ CALLS = {
     "M": "forward through .module",
     "B": "backward of the oldest loss",
     "S": "one backward of all losses",
+    "Z": "zero_grad",
 }
 FORWARDS, BACKWARDS = "FNGM", "BS"
 #: The input of the first forward, on rank 0 and on rank 1.
 SHARES = (1.0, 3.0)
-#: A picture has room for so many calls.
-LONGEST = 6
-_CALL = re.compile(r"([FNGMBS])(?:\((\w+)\))?")
-_SHORT = {"N": "F no_sync", "G": "F no_grad", "M": "F .module", "S": "B of all"}
+#: So many digits are shown: losses of one order that can be told from each other.
+DIGITS = 6
+#: A picture has room for so wide calls.
+_ROOM = 686
+_CALL = re.compile(r"([FNGMBSZ])(?:\((\w+)\))?")
+_SHORT = {"N": "F no_sync", "G": "F no_grad", "M": "F .module", "S": "B of all", "Z": "zero"}
 _SENT = {
     "buckets": "in which buckets gradients travel from now on",
     "buffers": "rank 0's buffers",
@@ -107,6 +112,8 @@ class Reducer:
             ValueError: a backward has no loss to begin from, or there is no such head.
         """
         kind, heads = _parts(call)
+        if kind == "Z":
+            return replace(self, calls=(*self.calls, call), grad={}, wants={})
         if kind in FORWARDS:
             return self._after_forward(call, kind, heads, model, share)
         if not self.losses:
@@ -209,8 +216,8 @@ def split(order: str) -> list[str]:
     if rest := _CALL.sub("", order).strip():
         raise ValueError(f"{rest!r} is no call: {', '.join(f'{key}: {what}' for key, what in CALLS.items())}")
     calls = [match[0] for match in _CALL.finditer(order)]
-    if len(calls) > LONGEST:
-        raise ValueError(f"{len(calls)} calls: at most {LONGEST}")
+    if sum(map(_width, calls)) > _ROOM:
+        raise ValueError(f"{len(calls)} calls: too many for the picture")
     return calls
 
 
@@ -291,6 +298,8 @@ def _describe(
 
 def _describe_call(old: Reducer, new: Reducer, model: Model) -> str:
     kind, heads = _parts(new.calls[-1])
+    if kind == "Z":
+        return "zero_grad() empties .grad. What is armed or ticked stays."
     name = f"A {CALLS[kind].partition(' of ')[0].removeprefix('one ')}" + (
         f" of the {heads} head" if heads else ""
     )
@@ -370,11 +379,10 @@ def _draw_calls(y: float, order: Sequence[str], rank: Reducer) -> Iterator[Shape
     for number, call in enumerate(order):
         look = "plain"
         if number < len(rank.calls):
-            look = "forward" if call[0] in FORWARDS else "backward"
-        width = text_width(_short(call)) + 14
+            look = "forward" if call[0] in FORWARDS else "optimizer" if call[0] == "Z" else "backward"
         edge = 3 if number == len(rank.calls) - 1 else 0.5
-        yield Box(x, y, width, 26, look, _short(call), CALLS[call[0]], edge=edge)
-        x += width + 5
+        yield Box(x, y, _width(call) - 5, 26, look, _short(call), CALLS[call[0]], edge=edge)
+        x += _width(call)
 
 
 def _draw_reducer(y: float, rank: Reducer, model: Model, averaged: bool) -> Iterator[Shape]:
@@ -414,6 +422,10 @@ def _in_words(rank: Reducer, model: Model) -> str:
     return f"{_state(rank)}, ticked: {ticked}, {_losses(rank)}, .grad {_values(rank.grad, model)}"
 
 
+def _width(call: str) -> float:
+    return text_width(_short(call)) + 19
+
+
 def _short(call: str) -> str:
     kind, heads = _parts(call)
     return f"{_SHORT.get(kind, kind)} {heads}".rstrip()
@@ -446,6 +458,9 @@ def make_calls(
     losses: list[torch.Tensor] = []
     forwards = 0
     for kind, heads in map(_parts, split(orders[rank])):
+        if kind == "Z":
+            ddp.zero_grad()
+            continue
         if kind in BACKWARDS:
             taken, losses = (losses, []) if kind == "S" else (losses[:1], losses[1:])
             torch.stack(taken).sum().backward()
@@ -456,6 +471,14 @@ def make_calls(
             made = (net if kind == "M" else ddp)(x, heads)
         losses += [loss for loss in made if loss.requires_grad]
     return [None if p.grad is None else float(p.grad) for p in net.parameters()]
+
+
+def measured(orders: Sequence[str], model: Model, new: bool = False) -> str:
+    """Describe how two real ranks end that make these calls."""
+    outcome = run_quietly(make_calls, tuple(orders), model, new, ranks=2)
+    if not outcome.ok:
+        return "a deadlock, proved" if outcome.kind is Kind.HANG else "an error"
+    return " and ".join(describe_grad(grad) for grad in outcome.values.values())
 
 
 def _make_net(model: Model) -> nn.Module:

@@ -43,7 +43,7 @@ def draw_order(dice: Random, model: Model) -> str:
     """Draw calls that can be made; an error ends them."""
     made = Reducer()
     for _ in range(dice.randint(1, 6)):
-        call = dice.choice("FFNGM" + "BBS" * bool(made.losses))
+        call = dice.choice("FFNGMZ" + "BBS" * bool(made.losses))
         if call in FORWARDS and len(model.losses) > 1:
             call += dice.choice(("", "(left)", "(right)"))
         made = replace(made.after(call, model, 1.0), sends=())

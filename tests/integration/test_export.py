@@ -23,7 +23,7 @@ LESSONS = [lesson.name for lesson in all_lessons()][:-1]
 #: Ranks that this test starts at most: a part that asks for more is not run.
 MAX_RANKS = 4
 #: What is drawn by chance, a name that says where a class was defined, who is faster: by lesson, the cells.
-NOT_THE_SAME = {"07": {11}, "09": {2}, "14": {5}, "16": {11}}
+NOT_THE_SAME = {"07": {23}, "09": {2}, "14": {5}, "16": {11}}
 QUICK = {"08_unused", "10_accumulation"}
 _ROW = re.compile(r"^(?:ranks? ([\d,-]+)\s*)?\s*\| ?(.*)$")
 _ERROR = re.compile(r"^\w+(Error|Exception)\b")

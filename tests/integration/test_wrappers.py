@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from course_lib.lessons.wrappers.lab import MODES, PLACES, WAYS, ended, explore_places, needed
+from course_lib.lessons.wrappers.lab import MODES, PLACES, ended, explore_places
 from realranks.cells.run import run_quietly
 
 #: What becomes of the gradient in the three modes, where it is not averaged in all of them.
@@ -21,7 +21,7 @@ def everywhere() -> tuple[Any, Any]:
     from course_lib.lessons.wrappers import places
 
     around = {name: list(places.steps(name, "default", around=True)) for name in places.PLACES}
-    return places.look_everywhere(), around
+    return {(name, mode): list(places.steps(name, mode)) for name in PLACES for mode in MODES}, around
 
 
 def test_a_parameter_is_averaged_in_some_places_and_nowhere_around_the_wrapper():
@@ -37,20 +37,15 @@ def test_a_parameter_is_averaged_in_some_places_and_nowhere_around_the_wrapper()
     assert {ended([each[name] for each in around])[1] for name in PLACES} == {"local"}
 
 
-def every_way() -> Any:
-    """Two DDP models, the forum's wrapper, one around both."""
-    from course_lib.lessons.wrappers.places import all_ways
+def without_ddp() -> str:
+    """Three steps of A and B that nothing averages."""
+    from course_lib.lessons.wrappers.places import three_steps
 
-    return all_ways()
+    return three_steps(lambda a, b, ddp: lambda x, y: a(b(x), b(y)), lambda net: net, False, True)
 
 
-def test_a_wrapper_is_always_right_and_two_models_raise_where_an_unused_path_is_searched():
-    outcome = run_quietly(every_way, ranks=2)
-    found = outcome.values[0]
-    assert len(found) == 12
-    assert {tuple(ends) for ends in found.values()} == {tuple(WAYS)}
-    assert {ends[way] for ends in found.values() for way in ("the forum's", "one wrapper")} == {"right"}
-    assert needed(found) == {("find_unused_parameters", buffers, True) for buffers in (False, True)}
+def test_steps_that_are_not_averaged_are_wrong():
+    assert run_quietly(without_ddp, ranks=2).values == {0: "wrong", 1: "wrong"}
 
 
 def test_a_choice_runs_on_two_real_ranks():

@@ -253,11 +253,11 @@ def doors(run: Run) -> None:
 
 @recipe
 def pairs(run: Run) -> None:
-    """The forum's wrapper, mended: it holds the inner model, and a model in DDP of its own gets its two outputs."""
-    named = definitions("course_lib/lessons/wrappers/lesson.py", ["Posted", "InitFirst", "Mended"])
+    """The forum's wrapper, repaired: it holds the inner model, and a model in DDP of its own gets its two outputs."""
+    named = definitions("course_lib/lessons/wrappers/lesson.py", ["Pair"])
     torch.manual_seed(1)
     outer = nn.Bilinear(6, 6, 1)
-    a, b = run.wrap(outer), run.wrap(named["Mended"](run.net))
+    a, b = run.wrap(outer), run.wrap(named["Pair"](run.net))
 
     def step(number: int) -> None:
         loss(a(*b([batch(2 * number), batch(2 * number + 1)]))).backward()

@@ -1,5 +1,6 @@
 """In what a learner opens, the answer to a question stands nowhere before the run that decides it."""
 
+import ast
 import html
 import json
 import re
@@ -77,6 +78,24 @@ def test_the_cell_after_a_question_decides_it_and_does_not_say_how_it_ends(name)
         if decides.startswith("%%ranks"):
             assert "--expect" not in decides.partition("\n")[0].split(), decides
         assert not re.search(r"expect=(?!\"predicted\")", decides), decides
+
+
+@pytest.mark.parametrize("name", [name for name in LESSONS if re.search(r"/(0[6-9]|10)_", name)])
+def test_a_cell_that_decides_what_ddp_does_is_more_than_one_call_of_the_courses(name):
+    for text in map(source, code_cells(name)):
+        if not re.match(r"%%ranks\b.* --predicted\b", text):
+            continue
+        body = ast.parse(text.partition("\n")[2]).body
+        imports = [each for each in body if isinstance(each, ast.Import | ast.ImportFrom)]
+        ours = {
+            alias.name
+            for each in imports
+            if isinstance(each, ast.ImportFrom) and str(each.module).startswith("course_lib")
+            for alias in each.names
+        }
+        first, *others = (each for each in body if each not in imports)
+        used = {node.id for node in ast.walk(first) if isinstance(node, ast.Name)}
+        assert others or not used & ours, text
 
 
 def after_runs(cells: list[dict]) -> Iterator[tuple[dict, list[dict]]]:

@@ -1,28 +1,24 @@
-"""Lesson 10: the loop between two steps as a strip, its usual mistakes as controls, computed and run on two ranks.
+"""Lesson 10: the usual mistakes in the loop between two steps as controls, computed and run on two ranks.
 
-The model has one weight, and a micro-batch's gradient is its input: in a group of m, micro-batch k (from 0) has
-m * 10^k on rank 0 and three times that on rank 1. So the right gradient of the group has a 2 for each of its
-micro-batches, and every other digit names a micro-batch and what happened to it. With groups of four they are the
-lesson's 4, 40, 400, 4000.
+What DDP does with a loop is `lab.reducer`'s: a group of micro-batches is an order of calls, in which micro-batch k
+(from 0) of a group of m has the gradient m * 10^k on rank 0 and three times that on rank 1. So the right gradient has a
+2 for each micro-batch, and every other digit names a micro-batch and what happened to it. With groups of four they
+are the lesson's 4, 40, 400, 4000.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from course_lib.lab.explorer import Explorer, buttons, explore, tick
-from realranks.cells.run import run_quietly
-from realranks.draw import Arrow, Box, Drawing, Text
+from course_lib.lab.reducer import Model, Reducer, draw_moment, measured, play, split
+from realranks.draw import Arrow, Drawing, Text
 from realranks.draw.drawing import Shape
 from realranks.outcome.outcome import Outcome
-
-_SHARES = (1, 3)
-_LEFT, _MICRO, _GAP, _STEP, _TOP, _ROW = 62, 56, 7, 78, 34, 96
 
 
 class Divide(Enum):
@@ -43,13 +39,13 @@ class NoSync(Enum):
 
 @dataclass(frozen=True)
 class Loop:
-    """One epoch of a training loop that accumulates.
+    """A group of micro-batches in a training loop that accumulates.
 
     Attributes:
-        k: how many micro-batches make a group.
-        zero_inside: whether `zero_grad` runs before each micro-batch, instead of after each step.
-        short: whether half a group follows the full one.
-        step_at_end: whether a step follows the last micro-batch, too, where its group is short.
+        k: how many micro-batches make a full group.
+        zero_inside: whether `zero_grad` runs before each micro-batch, instead of once.
+        short: whether this group is what an epoch has left over: half a group.
+        step_at_end: whether a step follows a short group, too.
     """
 
     k: int = 4
@@ -60,103 +56,50 @@ class Loop:
     step_at_end: bool = True
 
     @property
-    def count(self) -> int:
-        """The number of micro-batches in the epoch."""
-        return self.k + (self.k // 2 if self.short else 0)
-
-    def group(self, number: int) -> range:
-        """Return the micro-batches of this one's group."""
-        first = number // self.k * self.k
-        return range(first, min(first + self.k, self.count))
-
-    def steps_after(self, number: int) -> bool:
-        """Return whether the optimizer steps after this micro-batch."""
-        return (number + 1) % self.k == 0 or (self.step_at_end and number == self.count - 1)
-
-    def is_synced(self, number: int) -> bool:
-        """Return whether this micro-batch's backward reduces."""
-        if self.no_sync is NoSync.ALL_BUT_LAST:
-            return self.steps_after(number)
-        return self.no_sync is NoSync.NONE
-
-    def gradient(self, number: int, rank: int) -> int:
-        """Return this micro-batch's own gradient, not divided."""
-        return int(_SHARES[rank] * len(self.group(number)) * 10**number)
-
-    def divisor(self, number: int) -> int:
-        """Return the divisor of this micro-batch's loss."""
-        return {Divide.NOTHING: 1, Divide.K: self.k, Divide.GROUP: len(self.group(number))}[self.divide]
+    def size(self) -> int:
+        """The number of micro-batches."""
+        return max(1, self.k // 2) if self.short else self.k
 
     @property
-    def right(self) -> list[float]:
-        """The gradients that the steps of a right loop see."""
-        return [
-            float(sum(2 * 10**number for number in self.group(first)))
-            for first in range(0, self.count, self.k)
-        ]
+    def steps(self) -> bool:
+        """Whether the optimizer steps after the last one."""
+        return self.step_at_end or self.size == self.k
+
+    @property
+    def order(self) -> str:
+        """The calls, as `lab.reducer` has them."""
+        synced = [self.no_sync is NoSync.NONE] * self.size
+        synced[-1] |= self.no_sync is NoSync.ALL_BUT_LAST and self.steps
+        return "Z" + ("Z" if self.zero_inside else "").join("FB" if each else "NB" for each in synced)
+
+    @property
+    def model(self) -> Model:
+        """The model: its loss is that of the group, divided."""
+        divisor = {Divide.NOTHING: 1, Divide.K: self.k, Divide.GROUP: self.size}[self.divide]
+        return Model({"loss": (self.size / divisor, ("weight",))})
 
 
-@dataclass(frozen=True)
-class Seen:
-    """The result of a loop on one rank: `.grad` at each step, and after the last one.
-
-    Attributes:
-        left: what stays in `.grad` at the end without a step of its own; 0 where the epoch ends with a step.
-    """
-
-    steps: tuple[float, ...]
-    left: float = 0.0
-
-
-def computed(loop: Loop) -> list[Seen]:
-    """Compute the gradients that both ranks see in this loop."""
-    grads, steps = [0.0, 0.0], ([], [])  # type: tuple[list[float], tuple[list[float], list[float]]]
-    for number in range(loop.count):
-        if loop.zero_inside:
-            grads = [0.0, 0.0]
-        grads = [grad + loop.gradient(number, rank) / loop.divisor(number) for rank, grad in enumerate(grads)]
-        if loop.is_synced(number):
-            grads = [sum(grads) / 2] * 2
-        if loop.steps_after(number):
-            for seen, grad in zip(steps, grads, strict=True):
-                seen.append(grad)
-            grads = [0.0, 0.0]
-    return [Seen(tuple(seen), left) for seen, left in zip(steps, grads, strict=True)]
-
-
-def run_loop(loop: Loop) -> Seen:
-    """Run the loop itself with DDP, on two ranks."""
-    import torch
-    import torch.distributed as dist
-    from torch.nn.parallel import DistributedDataParallel
-
-    ddp, seen = DistributedDataParallel(torch.nn.Linear(1, 1, bias=False)), []
-    for number in range(loop.count):
-        if loop.zero_inside:
-            ddp.zero_grad()
-        x = torch.full((1, 1), float(loop.gradient(number, dist.get_rank())))
-        with nullcontext() if loop.is_synced(number) else ddp.no_sync():
-            (ddp(x).sum() / loop.divisor(number)).backward()
-        if loop.steps_after(number):
-            seen.append(float(ddp.module.weight.grad))
-            ddp.zero_grad()
-    grad = ddp.module.weight.grad
-    return Seen(tuple(seen), 0.0 if grad is None else float(grad))
-
-
-def verdict(loop: Loop, seen: list[Seen]) -> str:
-    """Describe what is wrong with the gradients that the steps have seen, read off their digits."""
-    if all([*each.steps] == loop.right for each in seen):
+def verdict(loop: Loop, ranks: Sequence[Reducer]) -> str:
+    """Describe what is wrong with the gradient after the last micro-batch, read off its digits."""
+    grads = [f"{rank.grad['weight']:.0f}" for rank in ranks]
+    if not loop.steps:
+        alone = ", and no reduction" if grads[0] != grads[1] else ""
+        return f"wrong: no step follows the last micro-batches{alone}"
+    if grads == ["2" * loop.size] * 2:
         return "right: a 2 for each micro-batch"
-    if seen[0].steps != seen[1].steps:
+    if grads[0] != grads[1]:
         return "wrong: the ranks differ, so nothing was reduced"
-    if any(each.left for each in seen):
-        alone = seen[0] != seen[1]
-        return "wrong: the last micro-batches have no step" + (", and no reduction" if alone else "")
-    digits = {digit for step in seen[0].steps for digit in f"{step:.0f}"}
-    if loop.zero_inside and loop.k > 1:
+    if loop.zero_inside and loop.size > 1:
         return "wrong: a micro-batch with the digit 0 is missing"
-    return f"wrong: {' and '.join(sorted(digits - {'0', '2'}))} where a 2 is right"
+    return f"wrong: {' and '.join(sorted({*grads[0]}))} where a 2 is right"
+
+
+def draw_loop(loop: Loop) -> Drawing:
+    """Draw both ranks after the group; the title says what is wrong, and how often gradients were sent."""
+    moments = play((loop.order,), loop.model)
+    sent = sum(moment.met.count("mean") for moment in moments)
+    title = f"{verdict(loop, moments[-1].ranks)}; all-reduces: {sent}"
+    return draw_moment(moments[-1], loop.model, [split(loop.order)] * 2, title)
 
 
 def more_than(number: float) -> Callable[[Outcome], bool]:
@@ -167,74 +110,6 @@ def more_than(number: float) -> Callable[[Outcome], bool]:
 def less_than(number: float) -> Callable[[Outcome], bool]:
     """Predict that the cell's value is smaller than this on both ranks."""
     return lambda outcome: outcome.ok and max(outcome.values.values()) < number
-
-
-# How it is drawn
-
-
-def draw_loop(loop: Loop | None = None, *, clip: bool = True) -> Drawing:
-    """Draw the loop as a strip, one row for each rank, with boxes where the gradient is clipped and used."""
-    loop = loop or Loop()
-    return _strip(loop, "clip, step" if clip else "step", "Between two steps: one reduction, before the clip")
-
-
-def _strip(loop: Loop, step: str, title: str, seen: list[Seen] | None = None) -> Drawing:
-    shapes: list[Shape] = [
-        Text(_LEFT - 8, _TOP + _ROW * rank + 20, f"rank {rank}", 13, "end", bold=True) for rank in (0, 1)
-    ]
-    x, steps, texts, begin = float(_LEFT), 0, [], None
-    for number in range(loop.count):
-        if loop.zero_inside or number == 0 or loop.steps_after(number - 1):
-            shapes += _both(x, 22, "plain", "0", "zero_grad")
-            texts.append("zero")
-            x += 22 + _GAP / 2
-        shapes += _both(x, _MICRO, "forward", f"F B {number}", f"micro-batch {number}: forward and backward")
-        texts.append(f"micro-batch {number}")
-        quiet = not loop.is_synced(number)
-        begin = x if quiet and begin is None else begin
-        if begin is not None and (not quiet or loop.steps_after(number) or number == loop.count - 1):
-            end = x + _MICRO if quiet else x - _GAP / 2
-            shapes += _bracket(begin, end)
-            texts.append("these under no_sync" if quiet else "those before it under no_sync")
-            begin = None
-        x += _MICRO
-        if not quiet:
-            shapes += _reduction(x - _MICRO / 2)
-            texts.append("reduce")
-        x += _GAP
-        if loop.steps_after(number):
-            shapes += _both(x, _STEP, "optimizer", step, "the optimizer uses .grad")
-            for rank, each in enumerate(seen or ()):
-                shapes.append(
-                    Text(x + _STEP / 2, _TOP + _ROW * rank + 48, f"{each.steps[steps]:g}", 15, "middle", True)
-                )
-            texts.append(step)
-            steps += 1
-            x += _STEP + _GAP
-    for rank, each in enumerate(seen or ()):
-        if each.left:
-            shapes.append(Text(x, _TOP + _ROW * rank + 20, f"left: {each.left:g}", 13))
-    if seen:
-        texts += [f"rank {rank}: {' '.join(f'{s:g}' for s in each.steps)}" for rank, each in enumerate(seen)]
-    return Drawing(760, _TOP + _ROW + (64 if seen else 42), tuple(shapes), ", ".join(texts), title)
-
-
-def _both(x: float, width: float, look: str, text: str, hint: str) -> Iterator[Shape]:
-    for rank in (0, 1):
-        yield Box(x, _TOP + _ROW * rank, width, 30, look, text, hint)
-
-
-def _bracket(begin: float, end: float) -> Iterator[Shape]:
-    yield Text((begin + end) / 2, _TOP - 18, "no_sync", 12, "middle", mono=True)
-    yield Arrow(begin, _TOP - 10, end, _TOP - 10, 2, plain=True)
-    for x in (begin, end):
-        yield Arrow(x, _TOP - 10, x, _TOP - 3, 2, plain=True)
-
-
-def _reduction(x: float) -> Iterator[Shape]:
-    top, bottom = _TOP + 34, _TOP + _ROW - 4
-    yield Arrow(x - 6, top, x - 6, bottom, 2)
-    yield Arrow(x + 6, bottom, x + 6, top, 2)
 
 
 def draw_clips(
@@ -278,12 +153,11 @@ def draw_clips(
 
 
 def explore_loop() -> Explorer:
-    """Return controls for what stands where in the loop: what the steps see, computed, and run on two real ranks."""
+    """Return controls for what stands where in the loop: `.grad` at the step, computed, and run on two real ranks."""
 
     def draw(**chosen: Any) -> tuple[Drawing, str]:
         loop = Loop(**chosen)
-        seen = computed(loop)
-        return _strip(loop, ".grad", verdict(loop, seen), seen), f"two real ranks: {_measured(loop)}"
+        return draw_loop(loop), f"two real ranks: {measured((loop.order, loop.order), loop.model)}"
 
     return explore(
         draw,
@@ -294,17 +168,6 @@ def explore_loop() -> Explorer:
         divide=buttons("loss divided by", {each.value: each for each in Divide}, Divide.GROUP),
         no_sync=buttons("under no_sync", {each.value: each for each in NoSync}, NoSync.ALL_BUT_LAST),
         zero_inside=tick("zero_grad before each micro-batch"),
-        short=tick("half a group is left over"),
-        step_at_end=tick("a step after the last micro-batch", True),
+        short=tick("this is the group that is left over"),
+        step_at_end=tick("a step after that one, too", True),
     )
-
-
-def _measured(loop: Loop) -> str:
-    """Describe what two real ranks see at the loop's steps."""
-    outcome = run_quietly(run_loop, loop, ranks=2)
-    if not outcome.ok:
-        return outcome.kind.value
-    steps = {
-        rank: ", ".join(f"{step:g}" for step in seen.steps) for rank, seen in sorted(outcome.values.items())
-    }
-    return "; ".join(f"rank {rank}: {each}" for rank, each in steps.items())

@@ -106,17 +106,29 @@ for name, ended in (("without no_sync", without), ("with no_sync", with_it)):
 # The forward has to stand under `no_sync`, too: it is the forward that arms DDP ([lesson 06](06_alternation.ipynb)).
 
 # %%
-from course_lib.lessons.accumulation.lab import draw_loop
+from course_lib.lab.reducer import step_through
 
-draw_loop()
+step_through("NBNBNBFB", title="Between two steps: one reduction")
 
 # %% [markdown]
-# A blue box is the forward and backward of one micro-batch, a box with a 0 is `zero_grad()`. Under the bracket the ranks add up
-# by themselves. The arrows are the one reduction. Whatever looks at the gradient (clipping, the optimizer, a log of its norm)
-# comes after it.
+# Under `no_sync` nothing is armed, and each rank adds up by itself: 111 and 333 after three. The last forward arms, and its
+# backward sends all that is in `.grad`. Whatever looks at the gradient (clipping, the optimizer, a log of its norm) comes after
+# it.
 #
-# How much does that save? The all-reduce costs the same, and *K* micro-batches share it. Where the network is slow against the
-# model, that is a lot. Where the backward hides the sending ([lesson 04](04_buckets.ipynb)), it is little.
+# How much does that save? This is what four backwards take, computed as in [lesson 04](04_buckets.ipynb):
+
+# %%
+from course_lib.lab.network import MODELS, NETWORKS, computed_step
+
+for network in ("100 GbE: 50 us, 10 GiB/s", "10 GbE: 100 us, 1 GiB/s"):
+    for name, model in MODELS.items():
+        backward = computed_step(None, NETWORKS[network], model).seconds  # with its all-reduces
+        once = 3 * model.seconds + backward
+        print(f"{name:36}{network:26}{4e3 * backward:5.0f} ms; with no_sync {1e3 * once:3.0f} ms")
+
+# %% [markdown]
+# Where the backward hides the sending, there is next to nothing to save. On the slow network it is a third, and of GPT-2 more
+# than half.
 #
 # ## What is left over
 #
@@ -139,14 +151,13 @@ for _ in range(2):
 seen
 
 # %% [markdown]
-# Two micro-batches are left over. They stay in `.grad`, and the next epoch's first step adds four to them and divides all six
-# by four. Zero before each epoch, and they are never trained on. Step after the last micro-batch as well, and their step is
-# half as long as it should be. Right is a step of their own, divided by two. So a loop has to know how long a group is before
-# it begins: collect the group first (`itertools.batched`, new in Python 3.12, or a slice), then train on it.
+# Two micro-batches are left over. They stay in `.grad`, and the next epoch's first step divides all six by four. Right is a step
+# of their own, divided by two. So a loop has to know how long a group is before it begins: collect the group first
+# (`itertools.batched`, new in Python 3.12, or a slice), then train on it.
 #
 # The *sizes* of micro-batches ask the same once more. With 8, 8, 8 and 2 samples, the mean of four means gives each of the last
-# two samples four times the weight of any other. Language models meet that in every step, since each micro-batch has another
-# number of *tokens*. The remedy is that of [lesson 05](05_stragglers.ipynb), for a whole group instead of one batch.
+# two samples four times the weight of any other. In language models it is the number of *tokens* that differs. The remedy is
+# that of [lesson 05](05_stragglers.ipynb), for a whole group instead of one batch.
 #
 # All ranks need the same number of *groups*, too: otherwise some ranks do not join a reduction, and the others wait for them. With
 # eight micro-batches on rank 0 and four on rank 1:
@@ -163,8 +174,8 @@ for i in range((8, 4)[dist.get_rank()]):
 #
 # ## Read a wrong gradient
 #
-# Now break the loop yourself. Each change is computed, and runs on two real ranks. The inputs are such that a right step has a
-# 2 for each of its micro-batches, also where a group is short.
+# Now break the loop yourself. Each change is computed, and runs on two real ranks. A right step has a 2 for each of its
+# micro-batches, also where the group is short. The title says what another digit means.
 
 # %% tags=["nbval-ignore-output"]
 from course_lib.lessons.accumulation.lab import explore_loop
@@ -172,13 +183,6 @@ from course_lib.lessons.accumulation.lab import explore_loop
 explore_loop()
 
 # %% [markdown]
-# | what `.grad` shows | what is wrong |
-# | --- | --- |
-# | digits that are 0 | these micro-batches are missing: `zero_grad()` inside the loop |
-# | 8888, four times too long | the loss is not divided |
-# | 1111 and 3333, different on the ranks | the last one is under `no_sync`, too: nothing is reduced |
-# | 110000, half of what is right | the short group is divided by *K* instead of its own size |
-#
 # Real gradients have no digits, but they have a length, a direction and an agreement of the ranks
 # ([below](#Deeper:-length,-angle-and-agreement)). And why does nobody notice an undivided loss? With plain SGD it is a learning
 # rate *K* times as large, which may even train better. Adam divides each gradient by its running size, so the factor cancels out,

@@ -9,21 +9,20 @@ from dataclasses import replace
 from course_lib.lab.explorer import Explorer, buttons, explore
 from course_lib.lab.reducer import (
     CALLS,
+    DIGITS,
     FORWARDS,
     HEADS,
-    LONGEST,
     ONE,
     Model,
-    describe_grad,
     draw_moment,
-    make_calls,
+    measured,
     play,
     split,
     verdict,
 )
 from realranks.cells.run import run_quietly
 from realranks.draw import Cell, Drawing, Text, grid
-from realranks.outcome.outcome import Collective, DDPStage, Kind
+from realranks.outcome.outcome import Collective, DDPStage
 
 #: A pattern, a mode of the wrapper, whether the model has buffers.
 Place = tuple[str, str, bool]
@@ -51,14 +50,6 @@ MODELS = {
     "one weight, and a buffer": replace(ONE, buffers=True),
     "a body and two heads": HEADS,
 }
-
-
-def measured(orders: Sequence[str], model: Model, new: bool) -> str:
-    """Describe how two real ranks end that make these calls."""
-    outcome = run_quietly(make_calls, tuple(orders), model, new, ranks=2)
-    if not outcome.ok:
-        return "a deadlock, proved" if outcome.kind is Kind.HANG else "an error"
-    return " and ".join(describe_grad(grad) for grad in outcome.values.values())
 
 
 def explore_orders() -> Explorer:
@@ -102,8 +93,8 @@ def draw_end(orders: Sequence[str], model: Model, new: bool = False) -> Drawing:
         ValueError: this cannot be called, or `.grad` has too few digits for so many losses.
     """
     forwards = max(sum(call[0] in FORWARDS for call in split(order)) for order in orders)
-    if forwards * len(model.losses) > LONGEST:
-        raise ValueError(f"{forwards} forwards: .grad has digits for {LONGEST // len(model.losses)}")
+    if forwards * len(model.losses) > DIGITS:
+        raise ValueError(f"{forwards} forwards: .grad has digits for {DIGITS // len(model.losses)}")
     end = play(orders, model, new)[-1]
     return draw_moment(end, model, [split(order) for order in orders], verdict(end.ranks, model))
 

@@ -30,8 +30,8 @@ PLACES = (
     "put in another's place after wrapping",
     "frozen when wrapped, thawed later",
 )
-#: The ways to wrap A and B (`places.WRAPPED`), with a heading. A test compares.
-WAYS = {"two DDP": "2 DDP", "the forum's": "forum", "one wrapper": "one"}
+#: The lesson's ways to wrap A and B, with a heading.
+WAYS = {"two_ddp": "2 DDP", "the_forums": "forum", "one_wrapper": "one"}
 MODES = ("default", "find_unused_parameters", "static_graph")
 _WORDS = {
     "mean": "averaged",
@@ -67,7 +67,7 @@ def needed_nowhere(outcome: Outcome) -> bool:
 
 def needed(found: Mapping[tuple[str, bool, bool], Mapping[str, str]]) -> set[tuple[str, bool, bool]]:
     """Return the runs in which the wrapper is right and two DDP models are not."""
-    return {run for run, ended in found.items() if ended["one wrapper"] == "right" != ended["two DDP"]}
+    return {run for run, ended in found.items() if ended["one_wrapper"] == "right" != ended["two_ddp"]}
 
 
 # The boundary
@@ -180,6 +180,13 @@ def draw_places(found: Sequence[Mapping[tuple[str, str], Steps]]) -> Drawing:
         alt="; ".join(texts),
         axis=".grad on ranks 0 and 1: the same is averaged, 1 3 is each rank's own.  ! raises",
     )
+
+
+def run_places() -> Drawing:
+    """Run all places in all modes on two ranks, and draw them."""
+    places = [(name, mode) for name in PLACES for mode in MODES]
+    values = run_quietly(lambda: {place: _look(*place, False) for place in places}, ranks=2).values
+    return draw_places([values[rank] for rank in (0, 1)])
 
 
 def _look(name: str, mode: str, around: bool) -> Steps:

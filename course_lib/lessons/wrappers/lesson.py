@@ -157,7 +157,7 @@ grads(ddp)
 #
 # Two models: `B` makes a feature of an image, and `A` a score of two features. `B` is called twice before one backward. The
 # advice of a forum was a wrapper that holds the *inner* model alone and takes both images in a list; `A` keeps a DDP of its own,
-# and gets the pair. Posted from memory, as one does, the class had two slips. `Posted` has them, too:
+# and gets the pair. `Posted` is that class as it was posted, with two slips. `Pair` is repaired, and `Both` holds `A` as well:
 
 
 # %%
@@ -170,50 +170,65 @@ class Posted(torch.nn.Module):
         return self.inner(inputs[0]), self.inner(inputs[1])
 
 
-class InitFirst(Posted):
+class Pair(torch.nn.Module):
     def __init__(self, inner):
-        torch.nn.Module.__init__(self)
+        super().__init__()
         self.inner = inner
 
-
-class Mended(InitFirst):
     def forward(self, inputs):
         return self.inner(inputs[0]), self.inner(inputs[1])
 
 
-# %% claims={"6": "refined"}
-# %%ranks
-from course_lib.lessons.wrappers.places import A, B, apart_by
-from course_lib.lab.patterns import batch
+class Both(torch.nn.Module):
+    def __init__(self, a, b):
+        super().__init__()
+        self.a, self.b = a, b
 
-for kind in (Posted, InitFirst, Mended):
-    try:
-        a, b = DistributedDataParallel(A()), DistributedDataParallel(kind(B()))
-        a(*b([batch(0), batch(1)])).square().mean().backward()
-        print(f"{kind.__name__}: gradients differ by {apart_by(p.grad for p in b.parameters())}")
-    except (AttributeError, TypeError) as error:
-        print(f"{kind.__name__}: {type(error).__name__}: {error}")
+    def forward(self, x, y):
+        return self.a(self.b(x), self.b(y))
+
 
 # %% [markdown]
-# 1. `nn.Module` keeps submodules in a dictionary that its own `__init__` makes. So that call comes first.
-# 2. What `forward` needs it has to be given, `self` as well. DDP hands positional and keyword arguments on, and returns what
-#    your `forward` returns: a tensor, a tuple, a dictionary. For any number of inputs, write `forward(self, *inputs)`.
+# `nn.Module` keeps submodules in a dictionary that its own `__init__` makes, so that call comes first; and `forward` needs its
+# `self` ([what `Posted` raises](#Deeper:-what-the-forum's-class-raises)). DDP hands on all arguments (for any number of inputs,
+# write `forward(self, *inputs)`), and returns what your `forward` returns. An output that is detached, or made under `no_grad`,
+# trains nothing that lies before it.
 #
-# Two features are *one* tuple, and `A` wants two arguments: the star hands them on one by one. An output that is detached, or
-# made under `no_grad`, trains nothing that lies before it.
-#
-# And when does one need such a wrapper? The other ways are a DDP around each model and no class at all, or one wrapper around
-# both models. The next cell makes three steps in 36 runs: three ways, three modes, `B` with and without a BatchNorm, and both
-# calls of `B` on the same path through it or on different ones. Each step's gradients are compared with the mean over the ranks.
+# When is a class needed at all? The simplest way is a DDP around each model. The next cell tries three ways in twelve kinds of
+# step: three modes, `B` with and without a BatchNorm, and both calls of `B` on the same path through it or on different ones.
+# `three_steps` compares each step's gradients with the mean over the ranks.
 
 # %%
 p = predict("07.wrapper")
 
-# %%
+# %% claims={"6": "refined"}
 # %%ranks --predicted --as out
-from course_lib.lessons.wrappers.places import all_ways
+from functools import partial
+from itertools import product
 
-found = all_ways()
+from course_lib.lessons.wrappers.places import three_steps
+
+
+def two_ddp(a, b, ddp):
+    a, b = ddp(a), ddp(b)
+    return lambda x, y: a(b(x), b(y))
+
+
+def the_forums(a, b, ddp):
+    a, b = ddp(a), ddp(Pair(b))
+    return lambda x, y: a(*b([x, y]))
+
+
+def one_wrapper(a, b, ddp):
+    return ddp(Both(a, b))
+
+
+found = {}
+for mode, norm, different in product(MODES, (False, True), (False, True)):
+    ddp = partial(DistributedDataParallel, **MODES[mode])
+    ends = found[mode, norm, different] = {}
+    for wrap in (two_ddp, the_forums, one_wrapper):
+        ends[wrap.__name__] = three_steps(wrap, ddp, norm, different)
 
 # %%
 from course_lib.lessons.wrappers.lab import draw_ways
@@ -222,11 +237,10 @@ draw_ways(out["found"][0])
 
 # %% [markdown]
 # The errors are “ready only once” again, from the search after the *second* forward. Inside a wrapper there is one forward,
-# so one search, which meets both paths. Mended, the forum's is right in all rows, and leaves `A` as it is. Where two DDP models
-# are right as well, take what is easier to read.
+# so one search, which meets both paths. Where two DDP models are right as well, take what is easier to read.
 #
-# Two things besides. With a wrapper, buffers are sent once in a step, not once for each call of `B`
-# ([below](#Deeper:-one-wrapper,-or-one-for-each-model)). And what *takes turns*, such as a generator and a discriminator, gets
+# With a wrapper, buffers are sent once in a step, not once for each call of `B`
+# ([below](#Deeper:-one-wrapper,-or-one-for-each-model)). What *takes turns*, such as a generator and a discriminator, gets
 # a DDP each: a wrapper around both waits for the one whose turn it is not.
 #
 # ## The loss inside
@@ -277,8 +291,8 @@ grads(ddp)
 
 # %% [markdown]
 # Now `ddp.parameters()` is all that is trained, so the optimizer misses nothing. What `forward` returns besides, for the log, is
-# better detached: DDP does not mind, but its graph stays in memory as long as it does. The *value* of the loss stays each rank's own. And where a sample's loss depends on other samples, as
-# in CLIP, this is not enough ([below](#Deeper:-a-loss-in-which-samples-meet)).
+# better detached: DDP does not mind, but its graph stays in memory as long as it does. The *value* of the loss stays each rank's
+# own. And where a sample's loss depends on other samples, as in CLIP, this is not enough ([below](#Deeper:-a-loss-in-which-samples-meet)).
 #
 # ## Who is looked after
 #
@@ -291,18 +305,12 @@ from course_lib.lessons.wrappers.lab import explore_places
 explore_places()
 
 # %% [markdown]
-# All ten places with all three modes, in one go:
-
-# %%
-# %%ranks --as out
-from course_lib.lessons.wrappers.places import look_everywhere
-
-found = look_everywhere()
+# All ten places with all three modes, run at once:
 
 # %% claims={"32": "incomplete"}
-from course_lib.lessons.wrappers.lab import draw_places
+from course_lib.lessons.wrappers.lab import run_places
 
-draw_places([out["found"][0], out["found"][1]])
+run_places()
 
 # %% [markdown]
 # You will read that shared parameters and unusual structures are a problem for DDP.
@@ -347,7 +355,7 @@ for _ in range(2):
 # ## Rule of thumb
 #
 # > One module, complete before it is wrapped, the same on every rank, with everything in it that is trained in every
-# > step, loss included. Every step goes through `ddp(...)`; a term beside it trains only what that forward has used.
+# > step, loss included. Every step goes through `ddp(...)`; a term beside it may train what that forward has used.
 # > Teachers, logs and evaluations stay outside.
 #
 # ## Your turn
@@ -368,12 +376,13 @@ for _ in range(2):
 
 # %%
 # %%ranks --as out
-from course_lib.lessons.wrappers.places import Both
+from course_lib.lab.patterns import batch
+from course_lib.lessons.wrappers.places import A, B, apart_by
 
 images = [batch(0), batch(1)]
 wrapped = DistributedDataParallel(Both(A(), B(buffers=True)))
 for _ in range(3):
-    wrapped(*images, (0, 0)).mean().backward()
+    wrapped(*images).mean().backward()
 dist.barrier()
 a, b = DistributedDataParallel(A()), DistributedDataParallel(B(buffers=True))
 for _ in range(3):
@@ -391,6 +400,26 @@ for name, counted in zip(("one wrapper", "two DDP"), count_stages(out.collective
 # gradients of two wrappers: so there are two all-reduces in each step instead of one. With large models, which fill many
 # buckets, that hardly matters.
 #
+# ## Deeper: what the forum's class raises
+#
+# As posted, and with the first slip repaired:
+
+
+# %%
+# %%ranks
+class InitFirst(Posted):
+    def __init__(self, inner):
+        torch.nn.Module.__init__(self)
+        self.inner = inner
+
+
+for kind in (Posted, InitFirst):
+    try:
+        DistributedDataParallel(kind(B()))(images)
+    except (AttributeError, TypeError) as error:
+        print(f"{kind.__name__}: {type(error).__name__}: {error}")
+
+# %% [markdown]
 # ## Deeper: buffers are another list
 #
 # Parameters are listed when the module is wrapped; buffers are listed anew each time they are sent
@@ -566,8 +595,8 @@ for when, m in (("before", 0.9), ("before", 0.99), ("before", 0.999), ("after", 
 # *models* shows the mistake. Copy after wrapping: `copy.deepcopy(ddp.module)`.
 #
 # `torch.optim.swa_utils.AveragedModel`, with `multi_avg_fn=get_ema_multi_avg_fn(0.99)`, is such a teacher ready-made. Its first
-# `update_parameters` *copies*, whatever the momentum: call it once before the first step. The students here have weights only. If yours has a BatchNorm, it has buffers as well: are they equal on all ranks after a step?
-# (Lesson 09 asks that, and a task of this lesson.)
+# `update_parameters` *copies*, whatever the momentum: call it once before the first step. The students here have weights only.
+# If yours has a BatchNorm, are its buffers equal on all ranks after a step? (Lesson 09 asks that, and a task of this lesson.)
 #
 # ## Deeper: the same model on every rank?
 #

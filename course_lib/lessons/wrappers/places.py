@@ -1,4 +1,4 @@
-"""Lesson 07: models of single weights, the wrapper that a forum proposed, and the places where a parameter can live.
+"""Lesson 07: models of single weights, the two models of a forum, and the places where a parameter can live.
 
 Imported by ranks; needs torch. A weight is 1 and a rank's sample is 1 on rank 0 and 3 on rank 1, so a gradient tells
 who is in it: 1 and 3 are what each rank computed alone, 2 on both is their mean.
@@ -7,9 +7,7 @@ who is in it: 1 and 3 are what each rank computed alone, 2 on both is their mean
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from itertools import product
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -64,11 +62,11 @@ def apart_by(tensors: Iterable[Tensor]) -> float:
     return float((high - low).max())
 
 
-# The forum's two models, A of two features of B, and its wrapper
+# The forum's two models, A of two features of B
 
 
 class B(nn.Module):
-    """A feature of one image, by one of so many paths."""
+    """A feature of one image, by the first of so many paths, or by that whose number comes with the image."""
 
     def __init__(self, buffers: bool = False, paths: int = 1) -> None:
         super().__init__()
@@ -76,9 +74,10 @@ class B(nn.Module):
         self.norm = nn.BatchNorm1d(6) if buffers else nn.Identity()
         self.paths = nn.ModuleList([nn.Linear(6, 6) for _ in range(paths)])
 
-    def forward(self, x: Tensor, path: int = 0) -> Any:
+    def forward(self, x: Tensor | tuple[Tensor, int]) -> Any:
         """Return the feature."""
-        return self.paths[path](self.norm(self.stem(x)).tanh())
+        image, path = x if isinstance(x, tuple) else (x, 0)
+        return self.paths[path](self.norm(self.stem(image)).tanh())
 
 
 class A(nn.Module):
@@ -93,74 +92,45 @@ class A(nn.Module):
         return self.score(one, other)
 
 
-class Both(nn.Module):
-    """A and B in one module."""
-
-    def __init__(self, a: nn.Module, b: nn.Module) -> None:
-        super().__init__()
-        self.a, self.b = a, b
-
-    def forward(self, x: Tensor, y: Tensor, paths: tuple[int, int]) -> Any:
-        """Return the score of two images."""
-        return self.a(self.b(x, paths[0]), self.b(y, paths[1]))
-
-
-class Pair(nn.Module):
-    """The forum's wrapper, repaired: the inner model, which is called for each input of a list."""
-
-    def __init__(self, inner: nn.Module) -> None:
-        super().__init__()
-        self.inner = inner
-
-    def forward(self, inputs: Sequence[Tensor], paths: Sequence[int]) -> list[Tensor]:
-        """Return an output for each input."""
-        return [self.inner(each, path) for each, path in zip(inputs, paths, strict=True)]
-
-
+#: A model, wrapped.
 Wrap = Callable[[nn.Module], nn.Module]
-#: A model made of A and B, wrapped; it is called with two images and the path of each.
-WRAPPED: dict[str, Callable[[Both, Wrap], Callable[..., Tensor]]] = {
-    "two DDP": lambda net, wrap: Both(wrap(net.a), wrap(net.b)),
-    "the forum's": lambda net, wrap: _score_pairs(wrap(net.a), wrap(Pair(net.b))),
-    "one wrapper": lambda net, wrap: wrap(net),
-}
 
 
-def _score_pairs(outer: nn.Module, inner: nn.Module) -> Callable[..., Tensor]:
-    return lambda x, y, paths: outer(*inner([x, y], paths))
+def three_steps(
+    wrap: Callable[[nn.Module, nn.Module, Wrap], Callable[..., Tensor]],
+    ddp: Wrap,
+    buffers: bool,
+    different: bool,
+) -> str:
+    """Train A and B, wrapped in this way, for three steps: right, wrong, or an error.
 
-
-def ways(mode: str, buffers: bool, different: bool) -> dict[str, str]:
-    """Return how three steps end in each way to wrap A and B."""
-    return {way: _ended(way, mode, buffers, different) for way in WRAPPED}
-
-
-def all_ways() -> dict[tuple[str, bool, bool], dict[str, str]]:
-    """Run all modes, with and without a BatchNorm in B, with equal and different paths of its two forwards."""
-    return {place: ways(*place) for place in product(MODES, (False, True), (False, True))}
-
-
-def _ended(way: str, mode: str, buffers: bool, different: bool) -> str:
+    Args:
+        wrap: makes of A, B and DDP what is called with two images.
+        ddp: DDP with its flags.
+        buffers: whether B has a BatchNorm.
+        different: whether the second image takes another path through B.
+    """
     torch.manual_seed(0)
-    paths = (0, int(different))
-    net = Both(A(), B(buffers, 1 + different))
-    twin = copy.deepcopy(net)
-    call = WRAPPED[way](net, partial(DistributedDataParallel, **MODES[mode]))
+    nets = A(), B(buffers, 1 + different)
+    twins = copy.deepcopy(nets)
+    call = wrap(*nets, ddp)
     for step in range(STEPS):
-        images = batch(2 * step), batch(2 * step + 1)
+        x, y = (batch(2 * step), 0), (batch(2 * step + 1), int(different))
         try:
-            loss(call(*images, paths), 1.0).backward()
+            loss(call(x, y), 1.0).backward()
         except RuntimeError as error:
             return "raises" if "ready only once" in str(error) else str(error)
-        loss(twin(*images, paths), 1.0).backward()
-        for got, right in zip(net.parameters(), twin.parameters(), strict=True):
-            assert got.grad is not None
-            assert right.grad is not None
-            dist.all_reduce(right.grad, dist.ReduceOp.AVG)
-            if not torch.allclose(got.grad, right.grad, rtol=1e-3, atol=1e-6):
-                return "wrong"
-        net.zero_grad()
-        twin.zero_grad()
+        a, b = twins
+        loss(a(b(x), b(y)), 1.0).backward()
+        for net, twin in zip(nets, twins, strict=True):
+            for got, right in zip(net.parameters(), twin.parameters(), strict=True):
+                assert got.grad is not None
+                assert right.grad is not None
+                dist.all_reduce(right.grad, dist.ReduceOp.AVG)
+                if not torch.allclose(got.grad, right.grad, rtol=1e-3, atol=1e-6):
+                    return "wrong"
+            net.zero_grad()
+            twin.zero_grad()
     return "right"
 
 
@@ -304,8 +274,3 @@ def steps(name: str, mode: str, around: bool = False) -> Iterator[float | str]:
         yield float(grad)
         ddp.zero_grad()
         parameter().grad = None
-
-
-def look_everywhere() -> dict[tuple[str, str], list[float | str]]:
-    """Run all places, in all modes."""
-    return {(name, mode): list(steps(name, mode)) for name in PLACES for mode in MODES}

@@ -22,7 +22,7 @@ def ways(fails):
     """A wrapper that is right in all runs, and two DDP models that are not in some."""
     runs = product(("default", "find_unused_parameters", "static_graph"), (False, True), (False, True))
     ended = {True: "raises", False: "right"}
-    return {"found": {0: {run: {"one wrapper": "right", "two DDP": ended[fails(*run)]} for run in runs}}}
+    return {"found": {0: {run: {"one_wrapper": "right", "two_ddp": ended[fails(*run)]} for run in runs}}}
 
 
 PARTS = (

@@ -20,6 +20,8 @@ BUFFERS = replace(ONE, buffers=True)
         (("FFBB", "FFS"), ONE, "27 and 17: no error, and wrong (right is 22 on both)"),
         (("NB", "MB"), ONE, "1 and 3: no error, and wrong (right is 2 on both)"),
         (("GFB",), ONE, "20 and 20: right"),
+        (("FBZNB",), ONE, "10 and 30: no error, and wrong (right is 20 on both)"),
+        (("FZB",), ONE, "2 and 2: right"),
         (("FFS", "FBFB"), ONE, "rank 1 waits for ever: rank 0 makes no more calls"),
         (("FBFFB", "FBFB"), BUFFERS, "rank 0's message (buffers) meets another one of rank 1 (mean)"),
         (("FS",), HEADS, "22, 2, 20 and 22, 2, 20: right"),
@@ -94,7 +96,7 @@ def test_a_full_sheet_beside_one_that_is_not_waits():
     [
         ("GB", "call 2, B, has no loss to go back from"),
         ("FX", "'X' is no call: F: forward"),
-        ("FFFFFFF", "7 calls: at most 6"),
+        ("S" * 10, "10 calls: too many for the picture"),
         ("F(up)", "the model has no up, only left and right"),
     ],
 )

@@ -52,9 +52,9 @@ def test_all_places_have_a_row():
 def test_where_the_wrapper_is_needed_is_counted():
     found = {
         ("default", buffers, different): {
-            "two DDP": "raises" if different else "right",
-            "the forum's": "right",
-            "one wrapper": "right",
+            "two_ddp": "raises" if different else "right",
+            "the_forums": "right",
+            "one_wrapper": "right",
         }
         for buffers in (False, True)
         for different in (False, True)
