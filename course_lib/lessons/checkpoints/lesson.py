@@ -297,7 +297,7 @@ draw_left_out(out["off"][0])
 #
 # ## Rank 0 only
 #
-# `if rank == 0` stands around saving, printing, progress bars (`tqdm(..., disable=rank != 0)`). Such a branch may have two faults.
+# `if rank == 0` stands around saving, printing, progress bars (`tqdm(..., disable=rank != 0)`). Such a branch goes wrong in two ways.
 # The others *wait* for it: then a healthy job ends by the timeout of the next collective, because rank 0 took so long
 # ([lesson 05](05_stragglers.ipynb)). Or it *waits* for the others, because there is a collective in it. An evaluation through the
 # wrapper has one: rank 0's buffers are sent, also under `no_grad` ([lesson 09](09_synchronised.ipynb)).
@@ -501,7 +501,7 @@ print("weights on this rank:", *ddp.module.weight.unique().tolist())
 # Under DDP every rank has everything, so rank 0 can save it. When weights or optimizer states are split over the ranks
 # ([lesson 17](17_sharding.ipynb)), no rank has. Collecting them on rank 0 first works until they no longer fit: for 7 billion
 # parameters in float32, with Adam's two moments, that is 84 GB on one machine while all others wait.
-# `torch.distributed.checkpoint` (DCP) turns it round: **all** ranks call `save`, each writes what it has, into one folder.
+# `torch.distributed.checkpoint` (DCP) does the opposite: **all** ranks call `save`, each writes what it has, into one folder.
 
 
 # %%

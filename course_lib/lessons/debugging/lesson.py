@@ -327,7 +327,7 @@ descend(target=[5.0, 2.0, 5.0][dist.get_rank()])
 #
 # ## Deeper: a barrier that names names
 #
-# `barrier` waits. `monitored_barrier` waits, and rank 0 says who did not come. Put it where you suspect the parting of ways.
+# `barrier` waits. `monitored_barrier` waits, and rank 0 says who did not come. Put it where you suspect that the ranks part.
 # (gloo only: in a job with NCCL, `backend="gloo"` makes a group for it.) Rank 2 is not coming:
 
 # %%
@@ -402,8 +402,8 @@ print(table_of_disagreements())
 # %% [markdown]
 # Read the right column for what `DETAIL` finds: another operation, another shape, another type, a rank that is missing. And for
 # what it does not: another *reduction*, another *root*, the same call with another *meaning*. (Where shapes and types are equal, no tool
-# knows what a number stands for: the k-th tensor of one rank is added to the k-th of the other.) The left column is why people are
-# fond of it: without it, gloo takes the bits of integers for floats and says nothing.
+# knows what a number stands for: the k-th tensor of one rank is added to the k-th of the other.) The left column is why people
+# like it: without it, gloo takes the bits of integers for floats and says nothing.
 #
 # What it costs, on this machine:
 
@@ -475,8 +475,8 @@ if dist.get_rank() == 0:
     print("mended:     ", *analysed([mended(dump) for dump in dumps]))
 
 # %% [markdown]
-# On dumps of gloo the analyser falls over: its table of groups has an entry without a name (`build_groups_memberships` in
-# `components/builder.py` makes the table of it). With the name put back it says who, and in which words.
+# On gloo's dumps the analyser fails: its table of groups has an entry without a name (`build_groups_memberships` in
+# `components/builder.py` makes the table of it). With the name put back it names rank 1.
 #
 # How does it know? Two lists differ, and one of them must be called the wrong one. The same three dumps once more, but now the
 # folder happens to list rank 1's file first:
@@ -514,7 +514,7 @@ for old, current in renamed_variables().items():
 # - `TORCH_FR_BUFFER_SIZE`, `TORCH_NCCL_DUMP_ON_TIMEOUT`, `TORCH_FR_DUMP_TEMP_FILE`: the flight recorder, see above. The rank's
 #   number is added to the file's name (`FlightRecorder.cpp`).
 #
-# `NCCL_DEBUG=INFO` is NCCL's own. gloo's waits heed none of these: they have the timeout of their group.
+# `NCCL_DEBUG=INFO` is NCCL's own. gloo reads none of these: its waits have their group's timeout.
 #
 # torch 2.13 also has `torch.distributed.debug.start_debug_server`: one page with the stacks and the record of all ranks. It needs
 # the package `aiohttp`, which the course does not install: so no cell shows it.

@@ -447,7 +447,7 @@ print("rank 0:", second_life(remembering)[0].partition(" with")[0])
 # ## Deeper: two workers, four, two
 #
 # This job may grow: `--nnodes=1:2` says that one machine will do, two are welcome. Machine 1 comes when the first checkpoint is
-# there. In step 27 somebody pulls its plug: agent and workers are gone in the same moment, none of them says goodbye. (At step 12,
+# there. In step 27 somebody pulls its plug: agent and workers are gone in the same moment, without a message. (At step 12,
 # the first two workers wait for the others, so that the run does not depend on how fast your machine is.)
 
 # %%

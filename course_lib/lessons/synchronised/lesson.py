@@ -697,7 +697,8 @@ print("one more than 16777216 in float32:", int(torch.tensor(2.0**24) + 1))
 # that is rare on one rank weighs more there. Find the *ingredients* that can be added (counts for each class, sums of losses, numbers of
 # samples), reduce those, and compute the metric **afterwards**. A class of which nobody has seen a sample has no recall: leave it
 # out. A rank with an empty batch adds zeros and joins the collective, or the others wait for it. A median or a ROC curve needs the
-# values themselves: `all_gather`. And count in `int64`: a `float32` counter that goes up by one stops at 2²⁴ without a word.
+# values themselves: `all_gather`. And count in `int64`: a `float32` counter that goes up by one stops at 2²⁴ without a word. (Lesson 14's
+# first task asks for such a metric.)
 #
 # ## Deeper: what DDP never touches
 #
