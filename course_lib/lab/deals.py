@@ -71,21 +71,3 @@ class Noise:
         import torch
 
         return {"torch": torch.rand(()).item(), "numpy": float(np.random.rand()), "random": random.random()}
-
-
-def padding_errors(first_mistake: int, most: int = 60) -> list[float]:
-    """Return how far DistributedSampler's padding moves an accuracy, for test sets of 1 to `most` samples.
-
-    The classifier is wrong on every seventh sample, from `first_mistake` on. Percentage points.
-    """
-    import torch
-    import torch.distributed as dist
-
-    right = [(sample - first_mistake) % 7 != 0 for sample in range(most)]
-    found = []
-    for n in range(1, most + 1):
-        mine = list(_sampler(n, shuffle=False))
-        counts = torch.tensor([sum(right[index] for index in mine), len(mine)])
-        dist.all_reduce(counts)
-        found.append(100 * (counts[0].item() / counts[1].item() - sum(right[:n]) / n))
-    return found

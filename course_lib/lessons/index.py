@@ -4,7 +4,8 @@
 # **Two hours, and a script of your own?** Take [two hours of DDP](two_hours.ipynb): six parts, made of cells of the lessons.
 #
 # A course on PyTorch `DistributedDataParallel`. You run every claim yourself, on real processes, and break most of them on
-# purpose. Start at the top, or where your question is: the column *after* says which lessons a lesson builds on.
+# purpose. Start at the top, or where your question is: the column *after* says which lessons a lesson builds on. Lesson 09 can be read
+# right after 04, before 07, and the first half of 13 right after 00, when a job hangs today.
 #
 # | | lesson | question | after | minutes | |
 # | --- | --- | --- | --- | --- | --- |
@@ -21,8 +22,8 @@
 # | 10 | [Accumulation, clipping and mixed precision](10_accumulation.ipynb) | Which gradient reaches the optimizer? | 04, 05 | 40 | [tasks](../exercises/10_accumulation.ipynb) |
 # | 11 | [Out of memory on one rank](11_out_of_memory.ipynb) | It caught the error and went on: what do the others get? | 00, 04, 06 | 40 | [tasks](../exercises/11_out_of_memory.ipynb) |
 # | 12 | [Elastic training](12_elastic.ipynb) | A rank has died: who restarts what, and what is lost? | 00, 02, 03 | 35 | [tasks](../exercises/12_elastic.ipynb) |
-# | 13 | [Debugging a hang](13_debugging.ipynb) | Seven ranks complain: which one is to blame? | 00, 04 | 35 | [tasks](../exercises/13_debugging.ipynb) |
-# | 14 | [Logging, metrics, checkpoints](14_checkpoints.ipynb) | Which number is true, and what survives a kill? | 03, 09 | 40 | [tasks](../exercises/14_checkpoints.ipynb) |
+# | 13 | [Debugging a hang](13_debugging.ipynb) | Seven ranks complain: which one is to blame? | 00 | 35 | [tasks](../exercises/13_debugging.ipynb) |
+# | 14 | [Logging, metrics, checkpoints](14_checkpoints.ipynb) | What survives a kill, and what must be in the file? | 03, 09 | 35 | [tasks](../exercises/14_checkpoints.ipynb) |
 # | 15 | [Predict the scaling](15_scale.ipynb) | Eight GPUs are 7.6 times as fast as one: what do 64 give me? | 04, 05 | 30 | [tasks](../exercises/15_scale.ipynb) |
 # | 16 | [From laptop to cluster](16_cluster.ipynb) | It runs on my machine: what is different on two? | 00, 02 | 40 | [tasks](../exercises/16_cluster.ipynb) |
 # | 17 | [When DDP ends](17_sharding.ipynb) | Will it fit on more GPUs, and what can be cut? | 04 | 35 | [tasks](../exercises/17_sharding.ipynb) |

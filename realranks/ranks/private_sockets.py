@@ -17,11 +17,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _CONNECT_SECONDS = 1.0
+#: The address of a socket has 107 bytes at most; what is put behind the folder for temporary files takes 45.
+_LONGEST = 60
 
 
 def private_folder() -> Path | None:
     """Return the folder, creating it if need be; None if that fails or the folder is not this user's alone."""
-    folder = Path(tempfile.gettempdir()) / f"ddp-course-{os.getuid()}"
+    temporary = tempfile.gettempdir()
+    if len(os.fsencode(temporary)) > _LONGEST:
+        temporary = "/tmp"  # noqa: S108  # the folder in it is this user's alone, or not used
+    folder = Path(temporary) / f"ddp-course-{os.getuid()}"
     try:
         with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=0o700)

@@ -171,27 +171,29 @@ def test_a_machine_that_is_asked_to_leave_costs_no_step_and_the_other_does_not_t
 ):
     """It goes on alone, or with the machine that comes back."""
     here, port = folder / "scratch" / "elastic", free_port()
-    line = commands()["leave.py"][0].replace("--nnodes=1:2", f"--nnodes={nodes}").replace("29400", str(port))
+    prepare, line, ask = re.findall(r"^#     (.*(?:hold 4|leave\.py &).*)$", SOURCE, re.MULTILINE)
+    line = line.replace("--nnodes=1:2", f"--nnodes={nodes}").replace("29400", str(port))
 
-    def machine() -> Terminal:
+    def machine(*lines: str) -> Terminal:
         terminal = Terminal(here)
-        terminal.type(f"{line} &")
+        for one in (*lines, line):
+            terminal.type(one)
         return terminal
 
-    stays = machine()
+    stays = machine(prepare)
     until(lambda: answers(port), SECONDS)  # the store is in the agent that comes first
     leaves = machine()
-    until(lambda: sum(one["world"] == 4 for one in events(str(here), "step")) > 10, SECONDS)
-    leaves.type("kill $!")
+    until(lambda: any(one["step"] == 8 for one in events(str(here), "step")), SECONDS)
+    leaves.type(ask)
     assert leaves.ended()[0] == 1
     back = machine() if nodes == "2" else None
     code, said = stays.ended()
     assert code == 0, said
     assert back is None or back.ended()[0] == 0
     left = [one["step"] for one in events(str(here), "left", rank=None)]
-    assert len({*left[:4]}) == 1
+    assert left[:4] == [10] * 4
     ready = events(str(here), "ready")[-1]
-    assert (ready["step"], ready["world"]) == (left[0], 4 if back else 2)
+    assert (ready["step"], ready["world"]) == (10, 4 if back else 2)
     assert [one["step"] for one in events(str(here), "step")] == [*range(200)]
 
 

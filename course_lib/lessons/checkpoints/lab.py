@@ -165,14 +165,8 @@ def draw_film(found: Sequence[str], folder: str) -> Drawing:
     film = {next(iter(WAYS)): found}
     for way in list(WAYS)[1:]:
         film[way] = run_quietly(slow_motion, way, folder, ranks=2).values[1]
-    moments = [
-        "before",
-        "opened",
-        *(f"{tenth}0 %" for tenth in range(1, _TENTHS)),
-        "written",
-        "moved",
-        "done",
-    ]
+    # Short words: each stands under a narrow column.
+    moments = ["old", *(f"{10 * tenth} %" for tenth in range(_TENTHS + 1)), "call", "end"]
     cells, texts = {}, []
     for row, (way, seen) in enumerate(film.items()):
         for column, what in enumerate(seen):
@@ -187,7 +181,7 @@ def draw_film(found: Sequence[str], folder: str) -> Drawing:
         cells,
         title=f"What rank 1 loads: step {OLD}, step {NEW}, or an error (✗)",
         alt="; ".join(texts),
-        axis=f"how much of step {NEW} is written; then: before the last call of the way",
+        axis=f"old: before; then how much of step {NEW} is written; call: before the way's last call; end: after it",
     )
 
 
@@ -314,7 +308,16 @@ _DURABLE: tuple[tuple[str, tuple[str, str], tuple[str, str], str], ...] = (
         ),
     ),
     (
-        "os.fsync(file.fileno())",
+        "os.replace without an fsync before it",
+        ("step 20", _NOTHING),
+        (_UNKNOWN, _NOTHING),
+        (
+            "The names may reach the disk before the bytes. After a power failure, model.pt may be empty, "
+            "and the old one is gone."
+        ),
+    ),
+    (
+        "os.fsync(file.fileno()) instead",
         ("step 10", "step 20"),
         ("step 10", "step 20"),
         "fsync returns when the bytes of this file are on the disk.",
@@ -333,15 +336,6 @@ _DURABLE: tuple[tuple[str, tuple[str, str], tuple[str, str], str], ...] = (
         ("step 20", _NOTHING),
         ("step 20", _NOTHING),
         "The names are kept in the folder. When the folder is on the disk too, step 20 survives a power failure.",
-    ),
-    (
-        "os.replace without the fsync of the file",
-        ("step 20", _NOTHING),
-        (_UNKNOWN, _NOTHING),
-        (
-            "The names may reach the disk before the bytes. After a power failure, model.pt may be empty, "
-            "and the old one is gone."
-        ),
     ),
 )
 

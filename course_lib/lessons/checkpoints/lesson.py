@@ -4,11 +4,11 @@
 # > *“Rank 0 saves, all load. What goes wrong, once in ten starts? And why does the loss jump when I resume, although
 # > the checkpoint has been loaded?”*
 #
-# Training writes files for the next job, and numbers for you. One rank writes them on behalf of all. Three things follow: it knows
-# its own numbers only; the others go on while it writes; and it can be killed in the middle.
+# One rank writes the checkpoint on behalf of all. Two things follow: the others go on while it writes, and it can be killed in the
+# middle.
 #
-# **You will be able to** write a checkpoint that a kill cannot harm, also in the background; say what has to be in it, so that a
-# resumed run equals the other one bit by bit; and log numbers that are true. 40 minutes.
+# **You will be able to** write a checkpoint that a kill cannot harm, also in the background, and say what has to be in it, so that a
+# resumed run equals the other one bit by bit. 35 minutes.
 #
 # **Before this:** lessons 03 and 09.
 
@@ -48,7 +48,7 @@ else:
 weights.mean().item()
 
 # %% [markdown]
-# The file is there long before its content is. Most starts look later.
+# The file exists long before its content is complete. Most starts look later, and find it whole.
 #
 # ## The write in slow motion
 #
@@ -98,7 +98,7 @@ on_the_disk()
 #
 # With `os.replace`, a rank that is too early loads a *complete* checkpoint: the wrong one, or on the first save none. So
 # the others must wait until rank 0 is done. A barrier before the save is too early. A barrier under `if rank == 0` is called by
-# one rank alone ([lesson 00](00_first_ranks.ipynb)). It belongs after the branch, where all ranks come by. And when the disk is full?
+# one rank alone ([lesson 00](00_first_ranks.ipynb)). It belongs after the branch, where all ranks pass. And when the disk is full?
 
 
 # %% claims={"52": "incomplete"}
@@ -117,8 +117,8 @@ dist.barrier()
 # > **On GPUs (NCCL).** The others wait until torchrun ends them, or for the timeout of 10 minutes. (`default_pg_nccl_timeout`
 # > in `torch/distributed/constants.py`; NCCL needs GPUs.)
 #
-# So let the barrier carry the news. `broadcast_object_list` lets nobody pass before rank 0 has sent, which is all the
-# barrier that you need, and it says how it went:
+# So let the barrier carry the news. `broadcast_object_list` lets nobody pass before rank 0 has sent. That is the barrier, and what it
+# sends says how it went:
 
 
 # %%
@@ -296,7 +296,7 @@ draw_left_out(out["off"][0])
 #
 # ## Rank 0 only
 #
-# `if rank == 0` stands around saving, printing, progress bars (`tqdm(..., disable=rank != 0)`). Such a branch may have two faults.
+# `if rank == 0` stands around saving, printing, progress bars (`tqdm(..., disable=rank != 0)`). Such a branch goes wrong in two ways.
 # The others *wait* for it: then a healthy job ends by the timeout of the next collective, because rank 0 took so long
 # ([lesson 05](05_stragglers.ipynb)). Or it *waits* for the others, because there is a collective in it. An evaluation through the
 # wrapper has one: rank 0's buffers are sent, also under `no_grad` ([lesson 09](09_synchronised.ipynb)).
@@ -321,56 +321,6 @@ ddp(torch.rand(4, 8)).sum().backward()
 # > otherwise “undefined behavior, including hangs, crashes, or data corruption” (NCCL's documentation, *Collective Operations*; it
 # > needs GPUs). So the same cell may hang there, or train on with broken buffers.
 #
-# ## One number for the log
-#
-# A **metric** counts, is logged, and counts on. Four ranks learn digits. `answers()` gives, for 15 logs, how many answers of
-# this rank were right since the last one, and how many there were. The counters are reduced, and the log gets the quotient.
-
-# %%
-# %%ranks 4 --fresh --backend gloo
-import torch
-import torch.distributed as dist
-
-from course_lib.lessons.checkpoints.resuming import answers
-
-# %%
-p = predict("14.counters")
-
-# %%
-# %%ranks --predicted --as out
-counts, log = torch.zeros(2, dtype=torch.int64), []  # right, all
-for batch in answers():
-    counts += batch
-    dist.all_reduce(counts)
-    log.append((counts[0] / counts[1]).item())
-print(f"first {log[0]:.2f}, last {log[-1]:.2f}")
-
-# %% [markdown]
-# After the `all_reduce` every rank holds the sum over all ranks. The next one adds four such sums: each log multiplies what was there
-# before by four. The log stays near its first value, and looks so reasonable that you go and
-# tune the learning rate. **Reduce a copy, never the counter:**
-
-# %%
-# %%ranks
-counts, log = torch.zeros(2, dtype=torch.int64), []
-for batch in answers():
-    counts += batch
-    total = counts.clone()
-    dist.all_reduce(total)
-    log.append((total[0] / total[1]).item())
-print(f"first {log[0]:.2f}, last {log[-1]:.2f}")
-
-# %% [markdown]
-# And the loss? With `reduce`, as an article has it ([below](#Deeper:-which-numbers-may-be-averaged)), only rank 0 may *read* what is
-# left. What the others' tensors hold is not defined; gloo leaves partial sums there
-# ([lesson 09](09_synchronised.ipynb#Deeper:-what-DDP-never-touches)). So use `all_reduce` where the scheduler or an early stop wants
-# the number, and the decision is the same everywhere. Of a copy: `detach()` alone is none. A rank that leaves the loop by its *own*
-# loss leaves the others waiting: [lesson 09](../exercises/09_synchronised.ipynb), task 4.
-#
-# > **On GPUs (NCCL).** `reduce` leaves the others' tensors as they are: their own loss, or their own counts (`ncclReduce` in
-# > NCCL's documentation: the receive buffer is used on the root only; it needs GPUs). So code that reads them is wrong in another way
-# > on each backend. `.item()` waits for the GPU: log every hundredth step, not each.
-#
 # ## What goes wrong in real life
 #
 # - **The loss jumps after a resume.** Something with a memory was not saved. Compare ten steps with the uninterrupted run, bit
@@ -386,15 +336,14 @@ print(f"first {log[0]:.2f}, last {log[-1]:.2f}")
 #
 # ## Rule of thumb
 #
-# > Metrics: add up what can be added, reduce a copy, on all ranks. Rank 0 alone: nothing with a collective in it. Save: rank 0
-# > writes beside, syncs, replaces; then a broadcast tells all how it went. In the background: a copy first, one save at a time. Load on
-# > every rank, onto the CPU, with `weights_only`. In the file: everything that has a memory, without `module.`, the random
-# > state of each rank. Too large for one rank: DCP, a new folder each time.
+# > Save: rank 0 writes beside, syncs, replaces; then a broadcast tells all how it went. In the background: a copy first, one save at a
+# > time. Load on every rank, onto the CPU, with `weights_only`. In the file: everything that has a memory, without `module.`, the
+# > random state of each rank. Rank 0 alone: nothing with a collective in it. Too large for one rank: DCP, a new folder each time.
 #
 # ## Your turn
 #
 # Three tasks wait in [exercises/14_checkpoints](../exercises/14_checkpoints.ipynb): a metric that may be read at any time (read
-# [which numbers may be averaged](#Deeper:-which-numbers-may-be-averaged) first), a checkpoint that survives a kill at any moment
+# [lesson 09](09_synchronised.ipynb#Deeper:-one-number-for-the-log) first), a checkpoint that survives a kill at any moment
 # (read [the prefix `module.`](#Deeper:-the-prefix-module.) and [`weights_only`](#Deeper:-weights_only) first), and a run that
 # resumes bit by bit.
 #
@@ -433,69 +382,6 @@ for r in (0, 1):
 # %% [markdown]
 # Rank 0's broadcast for its evaluation was answered by rank 1's next training forward, and rank 0 sent none in its own. That the
 # numbers of messages and their sizes were the same was chance.
-#
-# ## Deeper: which numbers may be averaged
-#
-# “All ranks have the same number of samples, so I can take the mean of the ranks' values.” Of some:
-
-# %% claims={"51": "refined"}
-# %%ranks 4 --fresh --backend gloo
-import torch
-import torch.distributed as dist
-
-rank, world = dist.get_rank(), dist.get_world_size()
-drawn = torch.Generator().manual_seed(0)
-all_answers = torch.randint(0, 4, (192,), generator=drawn)
-all_scores = torch.randn(192, 4, generator=drawn) + 2 * torch.eye(4)[all_answers]
-mine = slice(48 * rank, 48 * (rank + 1))  # the same number on each rank
-
-
-def accuracy(scores, answers):
-    return (scores.argmax(1) == answers).double().mean()
-
-
-def perplexity(scores, answers):
-    return torch.nn.functional.cross_entropy(scores.double(), answers).exp()
-
-
-def mean_recall(scores, answers):
-    """The mean over the classes there are of: how many of them were found."""
-    found = scores.argmax(1) == answers
-    return torch.stack([found[answers == kind].double().mean() for kind in answers.unique()]).mean()
-
-
-def worst_loss(scores, answers):
-    return torch.nn.functional.cross_entropy(scores.double(), answers, reduction="none").max()
-
-
-for metric in (accuracy, perplexity, mean_recall, worst_loss):
-    mean = metric(all_scores[mine], all_answers[mine])
-    dist.all_reduce(mean, op=dist.ReduceOp.AVG)
-    exact = metric(all_scores, all_answers)
-    print(f"{metric.__name__:12} mean of ranks {mean:.4f}   exact {exact:.4f}")
-print("one more than 16777216 in float32:", int(torch.tensor(2.0**24) + 1))
-
-# %% [markdown]
-# An article's lines for the loss. Rank *r* has the loss 10*ʳ*, so each number says whose losses are in it:
-
-# %%
-# %%ranks
-loss = torch.tensor(10.0 ** dist.get_rank(), requires_grad=True)
-loss_to_log = loss.clone().detach()
-dist.reduce(loss_to_log, dst=0)
-print("here is the sum:", loss_to_log.item() == 1111)
-
-dist.all_reduce(loss.detach(), op=dist.ReduceOp.AVG)  # without the clone
-print("the loss itself:", loss.item())
-
-# %% [markdown]
-# Only the accuracy is right, and only because the shares are equal. A mean of exponentials is not the exponential of a mean;
-# a class that is rare on one rank weighs more there; a maximum wants `ReduceOp.MAX`. The exact way is always the same: find
-# the *ingredients* that can be added (counts for each class, sums of losses, numbers of samples), reduce those, and compute
-# the metric from them **afterwards**. What has none (a median, the area under a ROC curve) needs the values themselves:
-# `all_gather`. A class of which nobody has seen a sample has no recall: leave it out, it is not a zero. A rank that has nothing to add,
-# such as one with an empty batch, adds zeros and joins the collective like all others, or they wait for it. And count in `int64`:
-# a `float32` counter that goes up by one stops at 2²⁴ without a word (last line).
 #
 # ## Deeper: the prefix module.
 #
@@ -621,7 +507,7 @@ print("weights on this rank:", *ddp.module.weight.unique().tolist())
 # Under DDP every rank has everything, so rank 0 can save it. When weights or optimizer states are split over the ranks
 # ([lesson 17](17_sharding.ipynb)), no rank has. Collecting them on rank 0 first works until they no longer fit: for 7 billion
 # parameters in float32, with Adam's two moments, that is 84 GB on one machine while all others wait.
-# `torch.distributed.checkpoint` (DCP) turns it round: **all** ranks call `save`, each writes what it has, into one folder.
+# `torch.distributed.checkpoint` (DCP) does the opposite: **all** ranks call `save`, each writes what it has, into one folder.
 
 
 # %%

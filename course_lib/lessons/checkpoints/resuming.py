@@ -1,4 +1,4 @@
-"""Lesson 14, on the ranks: a job to resume with a part of its checkpoint, a full disk, and a meter to be reduced.
+"""Lesson 14, on the ranks: a job to resume with a part of its checkpoint, and a full disk.
 
 Imported by ranks; needs torch.
 """
@@ -15,9 +15,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
-from course_lib.data import load_digits
 from course_lib.lessons.checkpoints.tasks import jobs
 
 _SEED = 14
@@ -109,27 +107,3 @@ def counting_model() -> tuple[nn.Module, torch.optim.Optimizer]:
 def steps_in(weights: Mapping[str, Tensor]) -> list[int]:
     """Return the steps of which a state of `counting_model` has weights."""
     return sorted({int(number) for weight in weights.values() for number in weight.unique()})
-
-
-# -- a metric ------------------------------------------------------------------------------------------------------
-
-
-def answers(steps: int = 60, every: int = 4) -> Iterator[Tensor]:
-    """Train on the digits; after every few steps, this rank's right answers and samples since the last time."""
-    rank, world = dist.get_rank(), dist.get_world_size()
-    images, labels = load_digits()
-    pixels, targets = torch.from_numpy(images).float().flatten(1) / 16, torch.from_numpy(labels).long()
-    torch.manual_seed(0)
-    ddp = DistributedDataParallel(nn.Linear(64, 10))
-    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.3)
-    counts = torch.zeros(2, dtype=torch.int64)
-    for step in range(steps):
-        share = torch.arange(rank, 64, world) + 64 * (step % 20)
-        scores = ddp(pixels[share])
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(scores, targets[share]).backward()
-        optimizer.step()
-        counts += torch.tensor([(scores.argmax(1) == targets[share]).sum(), len(share)])
-        if step % every == every - 1:
-            yield counts
-            counts = torch.zeros_like(counts)

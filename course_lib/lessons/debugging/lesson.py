@@ -3,15 +3,14 @@
 #
 # > *“Our job stopped in the night. Seven of eight ranks print a timeout. Which of the seven is to blame?”*
 #
-# A rank that waits can only say what it waits *in*. Why it waits in vain, another rank knows, and that one may print nothing at
-# all. Until now the course's doctor has looked for it. Here the doctor is off (`--no-doctor`), and you look yourself, with what
-# there is on any cluster.
+# A waiting rank knows which call it is in, and not why. The reason lies on another rank, which may print nothing at all. Until now
+# the course's doctor has looked for it. Here it is off (`--no-doctor`), and you look yourself, with what there is on any cluster.
 #
 # **You will be able to** see where every rank of a hung job is, also of one that was not prepared for it; read the flight
 # recorder column by column; say what the stacks still tell with NCCL; tell a dead rank from a slow one; and find the rank that
 # does something else than the others. 35 minutes.
 #
-# **Before this:** lessons 00 and 04.
+# **Before this:** lesson 00. (In the tasks, mystery 4 is about lesson 04's buckets.)
 
 # %%
 # %load_ext course_lib
@@ -65,9 +64,8 @@ descend(target=[5.0, 2.0, 5.0][dist.get_rank()])
 
 # %% [markdown] tags=["two-hours-4"]
 # All three ranks have printed the same last step, and all three wait. So neither “who waits” nor “who has come furthest” finds
-# anything. What does: **who stands elsewhere than the others?** Rank 1's loss has fallen below 1, the others' has not. So rank 1
-# compares, and the others are in the next step. The bug is an `if` that every rank answers for itself, with a collective
-# behind it.
+# anything. Ask instead: **who stands elsewhere than the others?** Rank 1's loss has fallen below 1, the others' has not. So rank 1
+# compares, and the others are in the next step. The bug is a collective behind an `if` that every rank answers for itself.
 #
 # ## Look at all stacks, twice
 #
@@ -143,9 +141,9 @@ from course_lib.lessons.debugging.lab import explore_record
 explore_record(out, targets=[5.0, 2.0, 5.0])
 
 # %% [markdown]
-# Lists of different lengths belong to ranks that did different numbers of steps, or that called a collective behind a condition
-# which only one of them fulfils. And every group has a list of its own. That keeps collectives of two groups apart. It does not
-# keep a rank from waiting: a blocking call in one group holds up all that the rank would do after it in another.
+# Where lists have different lengths, a rank has done more steps, or has called a collective behind an `if` of its own. Every group has
+# a list of its own. That keeps collectives of two groups apart. It does not keep a rank from waiting: a blocking call in one group
+# holds up all that the rank would do after it in another.
 #
 # ## When the program runs ahead
 #
@@ -197,9 +195,10 @@ draw_record(Record.of(ahead))
 #
 # > **On GPUs (NCCL).** So begin with the record there. Every entry has a `state`: `scheduled`, `started` (only with
 # > `TORCH_NCCL_ENABLE_TIMING=1`) or `completed`. The first entry that is not completed is the place. A rank that lacks it, or has
-# > it with other sizes, is the one to ask. When a wait times out, the list is written to a file (`TORCH_NCCL_DUMP_ON_TIMEOUT`, today
-# > on by default; it needs the monitoring thread and a buffer), whose name begins with `TORCH_FR_DUMP_TEMP_FILE`. (Read in
-# > `ProcessGroupNCCL.hpp`, `ProcessGroupNCCL.cpp` and `FlightRecorder.hpp`: NCCL needs GPUs. With gloo an entry stays `scheduled`.)
+# > it with other sizes, is the one to ask. When a wait times out, the list is written to a file whose name begins with
+# > `TORCH_FR_DUMP_TEMP_FILE`. That needs no switch today: `TORCH_NCCL_DUMP_ON_TIMEOUT` and `TORCH_NCCL_ENABLE_MONITORING` are on by
+# > default, and the list has its 2,000 places. (Read in `FlightRecorder.hpp`, which torch installs, and in `ProcessGroupNCCL.cpp`,
+# > which it does not: NCCL needs GPUs. With gloo an entry stays `scheduled`.)
 #
 # ## Is every rank alive?
 #
@@ -220,9 +219,9 @@ lost = run(lose_rank_1, "is stopped", ranks=2, expect="predicted")
 
 # %% [markdown]
 # The end of a process is noticed at once, even an orderly one: the system closes its connections. (A machine without power closes
-# none; then it is like the stopped one.) So with gloo, **in a hang nobody is dead**, as a rule. The culprit is alive: in another
-# collective, in a long computation, in a debugger, waiting for a file. And “Connection closed” does not mean a broken network. A rank
-# has ended, or it has waited long enough and closed its own connections, and whoever comes late finds them closed.
+# none; it is like the stopped one.) So with gloo, **in a hang nobody is dead**, as a rule. The culprit is alive: in another
+# collective, in a long computation, in a debugger, waiting for a file. “Connection closed” does not mean a broken network. A rank
+# has ended, or it has waited long enough and closed its connections, and a late rank finds them closed.
 #
 # A timeout ends one wait, and its message is written by a rank that waited: a witness. It belongs above the longest honest pause.
 # Set it per group: `init_process_group(timeout=...)`, and again in each `new_group` ([lesson 02](02_process_groups.ipynb)).
@@ -285,14 +284,13 @@ p.reveal(box)
 # out has to be decided *together*, before the first collective of the step. You repair it in task 1.
 #
 # That holds for whatever ranks do in common: a step that is left out, an early end, a drawn order. They decide it by an all-reduce of
-# everybody's view, by what one rank tells the others, or by a generator with the same seed on all ranks, beside the one that each
-# rank has for itself.
+# everybody's view, by what one rank tells the others, or by a second generator with the same seed on all ranks.
 #
 # ## What goes wrong in real life
 #
 # - **“Rank 3 timed out, so rank 3's GPU is broken.”** Rank 3 is a witness. Ask who was *not* in that collective.
 # - **The first error is not the first line of the log.** Logs of many ranks are mixed by when they are flushed. Give each rank its
-#   own file (`--redirects=3 --log-dir=logs`: `logs/<run>/attempt_0/<rank>/stderr.log`) and each line its step; then compare what happened, not what was printed last.
+#   own file (`--redirects=3 --log-dir=logs`: `logs/<run>/attempt_0/<rank>/stderr.log`) and each line its step. Compare from the top.
 # - **It does not hang when I debug it.** `DETAIL` and `TORCH_NCCL_BLOCKING_WAIT` change the timing. A stack and a record that
 #   is kept anyway do not.
 # - **It hangs once a week.** Then all has to be in the script *before*: `faulthandler.register`, the flight recorder (it is
@@ -327,7 +325,7 @@ descend(target=[5.0, 2.0, 5.0][dist.get_rank()])
 #
 # ## Deeper: a barrier that names names
 #
-# `barrier` waits. `monitored_barrier` waits, and rank 0 says who did not come. Put it where you suspect the parting of ways.
+# `barrier` waits. `monitored_barrier` waits, and rank 0 says who did not come. Put it where you suspect that the ranks part.
 # (gloo only: in a job with NCCL, `backend="gloo"` makes a group for it.) Rank 2 is not coming:
 
 # %%
@@ -402,8 +400,8 @@ print(table_of_disagreements())
 # %% [markdown]
 # Read the right column for what `DETAIL` finds: another operation, another shape, another type, a rank that is missing. And for
 # what it does not: another *reduction*, another *root*, the same call with another *meaning*. (Where shapes and types are equal, no tool
-# knows what a number stands for: the k-th tensor of one rank is added to the k-th of the other.) The left column is why people are
-# fond of it: without it, gloo takes the bits of integers for floats and says nothing.
+# knows what a number stands for: the k-th tensor of one rank is added to the k-th of the other.) The left column is why people
+# like it: without it, gloo takes the bits of integers for floats and says nothing.
 #
 # What it costs, on this machine:
 
@@ -475,8 +473,8 @@ if dist.get_rank() == 0:
     print("mended:     ", *analysed([mended(dump) for dump in dumps]))
 
 # %% [markdown]
-# On dumps of gloo the analyser falls over: its table of groups has an entry without a name (`build_groups_memberships` in
-# `components/builder.py` makes the table of it). With the name put back it says who, and in which words.
+# On gloo's dumps the analyser fails: its table of groups has an entry without a name (`build_groups_memberships` in
+# `components/builder.py` makes the table of it). With the name put back it names rank 1.
 #
 # How does it know? Two lists differ, and one of them must be called the wrong one. The same three dumps once more, but now the
 # folder happens to list rank 1's file first:
@@ -514,7 +512,7 @@ for old, current in renamed_variables().items():
 # - `TORCH_FR_BUFFER_SIZE`, `TORCH_NCCL_DUMP_ON_TIMEOUT`, `TORCH_FR_DUMP_TEMP_FILE`: the flight recorder, see above. The rank's
 #   number is added to the file's name (`FlightRecorder.cpp`).
 #
-# `NCCL_DEBUG=INFO` is NCCL's own. gloo's waits heed none of these: they have the timeout of their group.
+# `NCCL_DEBUG=INFO` is NCCL's own. gloo reads none of these: its waits have their group's timeout.
 #
 # torch 2.13 also has `torch.distributed.debug.start_debug_server`: one page with the stacks and the record of all ranks. It needs
 # the package `aiohttp`, which the course does not install: so no cell shows it.

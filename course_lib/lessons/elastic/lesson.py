@@ -219,9 +219,9 @@ one_failure(killed)
 # `torch/distributed/elastic/rendezvous/dynamic_rendezvous.py` sleeps a second between two looks); new workers load the checkpoint;
 # they do the steps since then once more. On a cluster, add imports, a large checkpoint, caches to be filled.
 #
-# `TORCH_DISABLE_SHARE_RDZV_TCP_STORE` belongs to the third stair. Without it, the ranks' store lives in an agent, which keeps it over
-# restarts (`DynamicRendezvousHandler.next_rendezvous`). A new worker may then read an address of the dead ([below](#Deeper:-the-store-remembers)):
-# “Connection refused”, and a restart is used up. With it, rank 0 of each gang opens a new store.
+# On the fourth stair, new workers look for each other in a store. Without `TORCH_DISABLE_SHARE_RDZV_TCP_STORE` an agent has it, and
+# keeps it over restarts (`DynamicRendezvousHandler.next_rendezvous`). A new worker may then read an address of the dead
+# ([below](#Deeper:-the-store-remembers)): “Connection refused”, and a restart is used up. With the variable, each rank 0 opens a new one.
 #
 # > **On GPUs (NCCL).** NCCL's unique id goes through the same store, under a key that is a counter (lesson 02), so the variable
 # > belongs into those lines, too. When a worker dies beside a living agent, NCCL need not notice: the agent rejoins the
@@ -260,7 +260,7 @@ print(signals_of(asked), "- workers without an agent:", out.values[0]["left_behi
 
 # %% [markdown]
 # `torchrun` forwards SIGTERM to all its workers, waits for `--shutdown-timeout` (30 seconds by default, here 1), and kills what
-# is left. ([Other signals](#Deeper:-other-signals) it does not handle.)
+# is left. (Not every signal is forwarded: see [other signals](#Deeper:-other-signals).)
 #
 # So a worker has some seconds. It must not save in the handler: there it is in the middle of a step, and the other ranks may be
 # in another. The handler notes the signal. At the end of each step all ranks ask whether anybody has got one, and so all leave after
@@ -316,18 +316,24 @@ print("every step was done once:", done == [*range(200)])
 print("machine 0's torchrun ended with", codes[0], "and machine 1's with", codes[1])
 
 # %% [markdown]
-# No step is lost. See it agent by agent:
+# No step is lost. Agent by agent:
 #
-# - Machine 0's `torchrun` has been asked to end, so it ends with 1, whatever its workers return. A scheduler counts that as a failure:
-#   let the job be queued again.
-# - Machine 1's has not been asked. If its workers returned 0, it would take the job for done (`WorkerState.SUCCEEDED` in
-#   `_invoke_run`), and end with 0. 75 is a failure: it costs one of `--max-restarts`, and the workers start again. With
-#   `--nnodes=1:2` they go on alone; with `--nnodes=2` they wait for machine 0 (ten minutes, `join_timeout`).
+# - Machine 0's `torchrun` was asked to end, so it ends with 1, whatever its workers return. A scheduler counts that as a failure: let
+#   the job be queued again.
+# - Machine 1's was not asked. If its workers returned 0, it would take the job for done (`WorkerState.SUCCEEDED` in `_invoke_run`), and
+#   end with 0. 75 is a failure: it costs one of `--max-restarts`, and the workers start again. With `--nnodes=1:2` they go on alone;
+#   with `--nnodes=2` they wait for machine 0 (ten minutes, `join_timeout`).
 # - Agents end healthy workers by SIGTERM, too: when a machine joins (this script saves, and growing loses no step), and when another
 #   worker has failed (its next collective raises).
 #
 # The price is one small all-reduce per step. Ask in every tenth step if ten steps are short against the time that you are given.
-# (In two terminals: type the line with an `&` behind it in both, then `kill $!` in one.)
+#
+# In two terminals, the first line is for one, the second for both, the last for the one that came second: the store is in the other.
+# All four ranks wait at step 9 for you. The machine that stays waits 30 seconds for another one, `last_call_timeout`, and goes on.
+#
+#     rm -f checkpoint.pt log; touch "hold 4 ranks at 9"
+#     TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 torchrun --nnodes=1:2 --nproc-per-node=2 --max-restarts=3 --rdzv-backend=c10d --rdzv-endpoint=localhost:29400 leave.py &
+#     kill $!; sleep 1; rm "hold 4 ranks at 9"
 #
 # > **On GPUs (NCCL).** The flag is a CUDA tensor, and `leave.item()` waits for the GPU in each step. A second, gloo group for
 # > such flags (`dist.new_group(backend="gloo")`) does not. When a worker has died, the others wait, with the signal noted, until the
@@ -446,7 +452,7 @@ print("rank 0:", second_life(remembering)[0].partition(" with")[0])
 # ## Deeper: two workers, four, two
 #
 # This job may grow: `--nnodes=1:2` says that one machine will do, two are welcome. Machine 1 comes when the first checkpoint is
-# there. In step 27 somebody pulls its plug: agent and workers are gone in the same moment, none of them says goodbye. (At step 12,
+# there. In step 27 somebody pulls its plug: agent and workers are gone in the same moment, without a message. (At step 12,
 # the first two workers wait for the others, so that the run does not depend on how fast your machine is.)
 
 # %%

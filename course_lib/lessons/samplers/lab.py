@@ -214,26 +214,6 @@ def how_many_differ(outcome: Outcome, name: str) -> str:
     return ", ".join(f"{kind} {len({sample[kind] for sample in samples})}" for kind in samples[0])
 
 
-def plot_padding(errors: Mapping[int, Sequence[float]]) -> None:
-    """Plot what `padding_errors` has found for several classifiers, by their first mistake."""
-    import matplotlib.pyplot as plt
-
-    _, axes = plt.subplots(figsize=(7, 2.6), layout="constrained")
-    looks = (("#D55E00", "s"), ("#0072B2", "o"))
-    for (first, found), (colour, marker) in zip(errors.items(), looks, strict=True):
-        lines = axes.stem(range(1, len(found) + 1), found, basefmt=" ", linefmt=colour, markerfmt=marker)
-        lines.markerline.set(color=colour, markersize=4, label=f"the first mistake is sample {first}")
-    axes.axhline(0, color="black", linewidth=0.8)
-    most = max(abs(error) for found in errors.values() for error in found)
-    axes.set(
-        title=f"Padding moves the accuracy by up to {most:.0f} percentage points",
-        xlabel="number of test samples",
-        ylabel="error (percentage points)",
-    )
-    axes.legend(fontsize=8)
-    plt.show()
-
-
 def times_seen(outcome: Outcome, name: str, samples: int = 20) -> list[int]:
     """Count how often each sample is in the lists that the ranks have under this name."""
     count = Counter(chain.from_iterable(outcome[name].values()))

@@ -472,29 +472,6 @@ with Join([toy]):
 # > **On GPUs (NCCL).** `if not have` makes the program wait for the GPU if `have` is a CUDA tensor. Ask in a gloo group, which
 # > `dist.new_group(backend="gloo")` makes, with a CPU tensor. (Read, not run: it needs GPUs.)
 #
-# ## Deeper: how wrong padding can get
-#
-# Does padding make an accuracy better or worse? Try all test sets of up to 60 samples at once, with two classifiers that
-# are wrong on every seventh sample: one begins with sample 0, the other with sample 3.
-
-# %%
-# %%ranks --as out
-from course_lib.lab.deals import padding_errors
-
-errors = {first_mistake: padding_errors(first_mistake) for first_mistake in (0, 3)}
-both = zip(*errors.values(), strict=True)
-"exact for both:", [n for n, pair in enumerate(both, 1) if max(map(abs, pair)) < 1e-4]
-
-# %%
-from course_lib.lessons.samplers.lab import plot_padding
-
-plot_padding(out["errors"][0])
-
-# %% [markdown]
-# The exact ones are multiples of four, which need no padding, and test sets of one or two samples, which are all repeated equally
-# often. Every stem in the picture is a test set with a wrong accuracy. The samples that count twice are always the first
-# ones, so a classifier that fails on them looks worse than it is, and one that knows them looks better.
-#
 # ## Deeper: killed in the middle of an epoch
 #
 # Twenty samples: five per rank. The job dies in epoch 1, after three of them. What does the next job have to know?
@@ -648,27 +625,36 @@ for norm in (torch.nn.Identity(), torch.nn.BatchNorm1d(4)):
 # (`SyncBatchNorm`, lesson 09, looks at all ranks), a class weight that is computed per batch, a metric that is printed on rank 0. And
 # a rank whose kind has fewer samples runs out of them first (lesson 05).
 #
-# ## Deeper: a weighted sampler
+# ## Deeper: samplers that know no ranks
 #
-# Rare classes are often drawn more often: `WeightedRandomSampler` draws with replacement, so that each class has its share. It does
-# not know of ranks. Here 8 of 80 samples are rare, and each rank draws its quarter of an epoch:
+# `WeightedRandomSampler` draws rare samples more often. A `BatchSampler` makes batches out of another sampler's indices. Here are two
+# epochs of each. Sample 9 weighs as much as the nine others together, and each rank draws five:
 
 # %%
 # %%ranks
-from torch.utils.data import WeightedRandomSampler
+from torch.utils.data import BatchSampler, WeightedRandomSampler
 
-rare = torch.arange(80) >= 72
-weights = torch.where(rare, 1 / 8, 1 / 72).double()
+weights = [1.0] * 9 + [9.0]
 for name, seed in (("one seed for all:", 0), ("a seed per rank: ", own_seed(0))):
-    generator = torch.Generator().manual_seed(seed)
-    drawn = torch.tensor(list(WeightedRandomSampler(weights, 80 // world, generator=generator)))
-    count = rare[drawn].sum().item()
-    print(name, "equal on all ranks?", equal_everywhere(drawn), "- rare ones drawn:", count)
+    weighted = WeightedRandomSampler(weights, 5, generator=torch.Generator().manual_seed(seed))
+    print(name, *[list(weighted) for epoch in range(2)])
+
+batches = BatchSampler(DistributedSampler(range(16)), batch_size=2, drop_last=False)
+for epoch in range(2):
+    batches.sampler.set_epoch(epoch)
+    print(f"batches, epoch {epoch}:", list(batches))
+loader = DataLoader(range(16), batch_sampler=batches)
+print("loader.sampler has set_epoch:", hasattr(loader.sampler, "set_epoch"))
 
 # %% [markdown]
-# Draws with replacement are independent of each other, so a quarter of them per rank is what one process would draw, provided that
-# each rank has its own seed. This sampler is the exception to “one seed for all”: it does not divide anything. Give it
-# `num_samples` ÷ ranks, and a generator that is seeded from run, rank and epoch (it has no `set_epoch`).
+# Every rank draws from the *whole* set. With one seed all ranks draw the same five, and four ranks do the work of one. This sampler is
+# the exception to “one seed for all”. It divides nothing, and draws with replacement are independent, so a seed per rank and
+# `num_samples` ÷ ranks give what one process would draw. It needs no `set_epoch`: its generator goes on. (After a restart it begins
+# again: save its state, or seed it from run, rank and epoch.)
+#
+# A `BatchSampler` passes on what the sampler *in* it gives. So put a `DistributedSampler` into it, and set the epoch there:
+# `loader.sampler` is another one. Batches that are made first, by length for example, are dealt like samples: one seed for all, as many
+# batches on every rank, `batches[rank::world]`.
 #
 # ## Deeper: settings of the loader
 #

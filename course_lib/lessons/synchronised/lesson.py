@@ -308,7 +308,7 @@ for _ in range(10):
 #
 # > DDP sends weights and buffers once, in the constructor; it averages gradients in the backward after a forward; and it copies rank
 # > 0's buffers before most training forwards. All else is equal only because all ranks did the same with the same. What you change,
-# > change on all ranks alike and in place; what you doubt, compare.
+# > change on all ranks alike and in place; what you doubt, compare. What you log, reduce in a copy, on all ranks.
 #
 # ## Your turn
 #
@@ -568,28 +568,12 @@ p = predict("09.detached")
 # %%ranks --predicted --as out
 sizes = [4, 8, 32, 128]
 errors = {name: [error(over, size) for size in sizes] for name, over in WAYS.items()}
+print(f"{'samples per rank':28}", *[f"{size:6}" for size in sizes])
 for name, percent in errors.items():
-    print(f"{name:28}{percent[1]:6.1f} % off with 8 samples a rank")
-
-# %%
-import matplotlib.pyplot as plt
-
-_, axes = plt.subplots(figsize=(7.4, 3.2), layout="constrained")
-looks = [("#0072B2", "o-"), ("#D55E00", "s--"), ("#009E73", "^-."), ("black", "x:")]
-for (name, percent), (colour, style) in zip(out["errors"][0].items(), looks, strict=True):
-    axes.plot(out["sizes"][0], percent, style, color=colour, label=name)
-axes.set_xscale("log", base=2)
-axes.set_xticks(out["sizes"][0], out["sizes"][0])
-axes.set(
-    title="Statistics of all ranks need gradients through all ranks",
-    xlabel="samples a rank",
-    ylabel="gradient: off by (%)",
-)
-axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
-plt.show()
+    print(f"{name:28}", *[f"{off:4.0f} %" for off in percent])
 
 # %% [markdown]
-# The gradient is wrong in two ways. With its *own batch*, each rank computes another function than one big process, and the right gradient
+# The gradient is off in two ways. With its *own batch*, each rank computes another function than one big process, and the right gradient
 # of it; with more samples the two come closer. *Detached*, the forward is that of the big batch, and the gradient is not that of
 # this forward; more samples do not help. The optimizer follows it all the same.
 #
@@ -615,63 +599,117 @@ print("the shortcut is off by more than half of it:", ((shortcut - exact).abs() 
 # > different sizes, and its backward is an all-reduce of two sums. (Read in `torch/nn/modules/_functions.py`, not run: it refuses
 # > a CPU.)
 #
-# It is not free. Each layer now waits for all ranks, twice in a step, and nothing overlaps:
-
-# %%
-# %%ranks --as out
-deep = [part for _ in range(10) for part in (nn.Linear(64, 64), Norm(MeanOverRanks.apply))]
-deep = nn.Sequential(*deep)
-deep(pixels[:8]).sum().backward()
-
-# %%
-count = len(out.collectives[0])
-print("all-reduces in one step of ten layers:", count, "(not counting the gradients')")
-
-# %% [markdown]
+# It is not free. Each of these layers waits for all ranks, twice in a step, and nothing overlaps.
 # Often the better answer is another layer. GroupNorm and LayerNorm normalise within a sample. They need neither statistics of
 # a batch nor buffers.
 #
-# ## Deeper: what DDP never touches
+# ## Deeper: one number for the log
 #
-# **The loss.** Each rank has its own. The usual advice for the log is `dist.reduce` to rank 0, then
-# a division by the number of ranks. Four ranks whose losses are 1, 2, 3 and 4:
+# Each rank has a loss of its own. An article logs their mean by a `reduce` to rank 0, which divides. Rank *r* has the loss 10*ʳ*, so
+# each number says whose losses are in it:
 
 # %% claims={"51": "refined"}
 # %%ranks --as out
-rank = dist.get_rank()
-loss = torch.tensor(rank + 1.0)
-dist.reduce(loss, dst=0)
-loss = loss.item()
+rank, world = dist.get_rank(), dist.get_world_size()
+loss = torch.tensor(10.0**rank, requires_grad=True)
+reduced = loss.clone().detach()
+dist.reduce(reduced, dst=0)
+reduced = reduced.item()
 
-mean = torch.tensor(rank + 1.0)
-dist.all_reduce(mean, op=dist.ReduceOp.AVG)
-print("all_reduce with AVG:", mean.item())
-
-# Rank 3 has the short last batch.
-wrong, samples = torch.tensor([2.0, 2.0] if rank == 3 else [0.0, 8.0])
-rates, sums = wrong / samples, torch.stack([wrong, samples])
-dist.all_reduce(rates, op=dist.ReduceOp.AVG)
-dist.all_reduce(sums)
-rate = sums[0] / sums[1]
-print(f"2 errors in 26 samples, all on rank 3: mean of rates {rates:.3f}, rate of sums {rate:.3f}")
+dist.all_reduce(loss.detach(), op=dist.ReduceOp.AVG)  # without the clone
+print("the loss itself:", loss.item())
 
 # %%
-print("after dist.reduce:", [out["loss"][r] for r in range(4)])
-assert out["loss"][0] == 10
-assert any(out["loss"][r] != r + 1 for r in (1, 2, 3))
+print("after dist.reduce:", [out["reduced"][r] for r in range(4)])
+assert out["reduced"][0] == 1111
+assert any(out["reduced"][r] != 10**r for r in (1, 2, 3))
 
 # %% [markdown]
 # Rank 0 has the sum, as promised. What the others hold is not defined: “only the process with rank `dst` is going to receive the
 # final result”, says the docstring. gloo has used their tensors for partial sums; rank 3's happens to be its own loss still.
-# A program that prints such a number, or gives it to a scheduler, is wrong. `all_reduce` leaves the same on all ranks, and
-# `ReduceOp.AVG` divides for you, on gloo too. With shares of different sizes, sum counts (lesson 03).
+# `all_reduce` leaves the same number on all ranks, so a scheduler or an early stop decides alike. Reduce a copy: `detach()` alone is
+# none, and the loss itself was overwritten.
 #
 # > **On GPUs (NCCL).** NCCL's documentation lets `ncclReduce` write on the receiving rank only, so the others keep their own loss (read,
-# > not run: that is not gloo's code). Code that relies on either is wrong on the other.
+# > not run: that is not gloo's code). Code that relies on either is wrong on the other. `.item()` waits for the GPU: log every
+# > hundredth step.
 #
-# A decision may depend on the loss, too: a scheduler that waits for a plateau, early stopping. If each rank decides by its own loss,
-# one lowers its learning rate or leaves the loop before the others. Then the ranks drift apart, or the others wait for ever
-# (lesson 00). Task 4 asks for such a decision.
+# A **metric** counts, is logged, and counts on. `answers()` trains on the digits, and gives for 15 logs how many answers of this rank
+# were right since the last one, and how many there were.
+
+# %%
+p = predict("09.counters")
+
+# %%
+# %%ranks --predicted --as out
+from course_lib.lessons.synchronised.moments import answers
+
+counts, log = torch.zeros(2, dtype=torch.int64), []  # right, all
+for batch in answers():
+    counts += batch
+    dist.all_reduce(counts)
+    log.append((counts[0] / counts[1]).item())
+print(f"first {log[0]:.2f}, last {log[-1]:.2f}")
+
+# %% [markdown]
+# After the `all_reduce` every rank holds the sum over all ranks. The next one adds four such sums: each log multiplies what was there
+# before by four. The log stays near its first value, and looks so reasonable that you go and tune the learning rate. **Reduce
+# a copy, never the counter:**
+
+# %%
+# %%ranks
+counts, log = torch.zeros(2, dtype=torch.int64), []
+for batch in answers():
+    counts += batch
+    dist.all_reduce(total := counts.clone())
+    log.append((total[0] / total[1]).item())
+print(f"first {log[0]:.2f}, last {log[-1]:.2f}")
+
+# %% [markdown]
+# And which numbers may be reduced at all? All ranks have 48 samples:
+
+# %%
+# %%ranks
+drawn = torch.Generator().manual_seed(0)
+all_answers = torch.randint(0, 4, (192,), generator=drawn)
+all_scores = torch.randn(192, 4, generator=drawn) + 2 * torch.eye(4)[all_answers]
+mine = slice(48 * rank, 48 * (rank + 1))
+
+
+def accuracy(scores, answers):
+    return (scores.argmax(1) == answers).double().mean()
+
+
+def perplexity(scores, answers):
+    return torch.nn.functional.cross_entropy(scores.double(), answers).exp()
+
+
+def mean_recall(scores, answers):
+    """The mean over the classes there are of: how many of them were found."""
+    found = scores.argmax(1) == answers
+    return torch.stack([found[answers == kind].double().mean() for kind in answers.unique()]).mean()
+
+
+for metric in (accuracy, perplexity, mean_recall):
+    mean = metric(all_scores[mine], all_answers[mine])
+    dist.all_reduce(mean, op=dist.ReduceOp.AVG)
+    exact = metric(all_scores, all_answers)
+    print(f"{metric.__name__:12} mean of ranks {mean:.4f}   exact {exact:.4f}")
+print("one more than 16777216 in float32:", int(torch.tensor(2.0**24) + 1))
+
+# %% [markdown]
+# Only the accuracy is right, and only because the shares are equal. A mean of exponentials is not the exponential of a mean; a class
+# that is rare on one rank weighs more there. Find the *ingredients* that can be added (counts for each class, sums of losses, numbers of
+# samples), reduce those, and compute the metric **afterwards**. A class of which nobody has seen a sample has no recall: leave it
+# out. A rank with an empty batch adds zeros and joins the collective, or the others wait for it. A median or a ROC curve needs the
+# values themselves: `all_gather`. And count in `int64`: a `float32` counter that goes up by one stops at 2²⁴ without a word. (Lesson 14's
+# first task asks for such a metric.)
+#
+# ## Deeper: what DDP never touches
+#
+# **The decision.** A scheduler waits for a plateau, early stopping for a better loss. If each rank decides by its own loss, one
+# lowers its learning rate or leaves the loop before the others. Then the ranks drift apart, or the others wait for ever (lesson 00).
+# Task 4 asks for such a decision.
 #
 # **The EMA.** Equal as long as it is fed equal weights, and from an equal start. A copy taken *before* wrapping, by a script
 # that seeds each rank differently, has no equal start (the teacher of lesson 07, once more):

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from itertools import product
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+
+from course_lib.data import load_digits
 
 #: By moment and by what is held: a number, or None where there is none yet.
 Record = dict[str, dict[str, float | None]]
@@ -178,3 +180,24 @@ def forward_milliseconds(norms: int = 53, features: int = 256) -> dict[str, floa
             times.append(time.perf_counter() - begin)
         best[name] = 1000 * min(times)
     return best
+
+
+def answers(steps: int = 60, every: int = 4) -> Iterator[Tensor]:
+    """Train on the digits; after every few steps, this rank's right answers and samples since the last time."""
+    rank, world = dist.get_rank(), dist.get_world_size()
+    images, labels = load_digits()
+    pixels, targets = torch.from_numpy(images).float().flatten(1) / 16, torch.from_numpy(labels).long()
+    torch.manual_seed(0)
+    ddp = DistributedDataParallel(nn.Linear(64, 10))
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.3)
+    counts = torch.zeros(2, dtype=torch.int64)
+    for step in range(steps):
+        share = torch.arange(rank, 64, world) + 64 * (step % 20)
+        scores = ddp(pixels[share])
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(scores, targets[share]).backward()
+        optimizer.step()
+        counts += torch.tensor([(scores.argmax(1) == targets[share]).sum(), len(share)])
+        if step % every == every - 1:
+            yield counts
+            counts = torch.zeros_like(counts)

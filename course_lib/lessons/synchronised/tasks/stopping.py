@@ -23,7 +23,6 @@ _MORE = 16
 class Case(TypedDict):
     """Losses of validation samples, by epoch and rank; `how` says what is special about them."""
 
-    seed: int
     how: str
     losses: list[list[Losses]]
     patience: int
@@ -36,19 +35,13 @@ class Rules:
 
     Attributes:
         mean: what an epoch is judged by. late: epochs that it waits beyond `patience`.
-        resets: whether a better epoch begins the waiting anew. last: it is compared with the epoch before.
         nan: no better than the best; or it is the new best, and everything is better, or nothing ever is (`sticks`); or
-            it is no better, and nothing ever is after it (`spoils`), or it does not count (`skipped`).
-        ties: whether an epoch that is as good as the best is better. beyond: epochs that it may train beyond `most`.
+            it is no better, and nothing ever is after it (`spoils`).
     """
 
     mean: Callable[[Sequence[Losses]], float]
     late: int = 0
-    resets: bool = True
-    last: bool = False
-    nan: Literal["worse", "better", "sticks", "spoils", "skipped"] = "worse"
-    ties: bool = False
-    beyond: int = 0
+    nan: Literal["worse", "better", "sticks", "spoils"] = "worse"
 
 
 def mean_of(ranks: Sequence[Losses]) -> float:
@@ -95,26 +88,18 @@ RULES = {
     "nan_best/spoils": Rules(mean_of, nan="spoils"),
     "nan_left_out": Rules(_without_nan),
     "nan_left_out/as_0": Rules(_nan_as_0),
-    "nan_left_out/skipped": Rules(mean_of, nan="skipped"),
-    "compared_with_last": Rules(mean_of, last=True),
-    "not_reset": Rules(mean_of, resets=False),
     "patience_off/late": Rules(mean_of, late=1),
     "patience_off/early": Rules(mean_of, late=-1),
-    "patience_off/never": Rules(mean_of, late=_MORE + 100),
-    "no_limit": Rules(mean_of, beyond=_MORE),
-    "no_limit/late": Rules(mean_of, beyond=1),
-    "ties_win": Rules(mean_of, ties=True),
 }
 _VOTES = ("votes/any", "votes/all")
 #: By what is special about a case: the rules that it must tell from the right ones.
-_SHOWN = {
-    "plain": ("compared_with_last", "not_reset", "patience_off/late", "patience_off/early"),
-    "improving": ("no_limit",),
+_SHOWN: dict[str, tuple[str, ...]] = {
+    "plain": ("patience_off/late", "patience_off/early"),
+    "improving": (),
     "apart": ("one_rank_decides/rank_0", "mean_of_means", *_VOTES),
     "empty": ("mean_of_means",),
     "nan": ("nan_best/better", "nan_best/sticks", "nan_left_out"),
     "nan at first": ("nan_best/sticks", "nan_best/spoils"),
-    "hardly moving": ("ties_win",),
 }
 
 
@@ -127,11 +112,6 @@ def stops(case: Case) -> dict[str, int]:
             votes = [decides(flags) for flags in zip(*up, strict=True)][: case["most"]]
             found[name] = votes.index(True) + 1 if True in votes else case["most"]
     return found
-
-
-def best(means: Sequence[float]) -> int:
-    """Return the number of the best epoch, from 1."""
-    return min(range(len(means)), key=lambda epoch: (math.isnan(means[epoch]), means[epoch])) + 1
 
 
 def drawn(how: str, world_size: int, chance: Random) -> Case:
@@ -168,20 +148,7 @@ def _any(how: str, world_size: int, chance: Random) -> Case:
     if how.startswith("nan"):
         broken = 0 if how == "nan at first" else chance.randint(1, 4)
         losses[broken][chance.randrange(world_size)][0] = None
-    if how == "hardly moving":
-        first, *others = losses
-
-        def moved(by: float) -> list[Losses]:
-            return [[None if loss is None else round(loss + by, 4) for loss in rank] for rank in first]
-
-        losses = [first, first, *[moved(-5e-4)] * 3, *[moved(0.1)] * len(others[4:])]
-    return {
-        "seed": chance.randint(1, 10**6),
-        "how": how,
-        "losses": losses,
-        "patience": patience,
-        "most": most,
-    }
+    return {"how": how, "losses": losses, "patience": patience, "most": most}
 
 
 def _own(case: Case) -> list[list[float]]:
@@ -196,20 +163,18 @@ def _leaves_first(case: Case) -> bool:
 
 
 def _is_clear(case: Case) -> bool:
-    """Return whether no epoch differs from the best before by less than the margin, except by the same losses."""
-    lowest, best_losses = math.inf, None
-    for ranks in case["losses"]:
-        mean = mean_of(ranks)
-        if abs(mean - lowest) < _MARGIN and ranks != best_losses:
+    """Return whether no epoch differs from the best before by less than the margin."""
+    lowest = math.inf
+    for mean in map(mean_of, case["losses"]):
+        if abs(mean - lowest) < _MARGIN:
             return False
-        if mean < lowest:
-            lowest, best_losses = mean, ranks
+        lowest = min(lowest, mean)
     return True
 
 
 def _stop(case: Case, rules: Rules) -> int:
     waits = _waits([rules.mean(ranks) for ranks in case["losses"]], rules)
-    return min(_stop_at(waits, case["patience"] + rules.late), case["most"] + rules.beyond)
+    return min(_stop_at(waits, case["patience"] + rules.late), case["most"])
 
 
 def _stop_at(waits: Sequence[int], patience: int) -> int:
@@ -225,12 +190,9 @@ def _waits(means: Sequence[float], rules: Rules) -> list[int]:
         elif math.isnan(mean):
             better = rules.nan in ("better", "sticks")
         else:
-            better = mean < lowest or (rules.ties and mean == lowest)
-        if better:
-            wait = 0 if rules.resets else wait
-        elif not (math.isnan(mean) and rules.nan == "skipped"):
-            wait += 1
-        if better or rules.last or (math.isnan(mean) and rules.nan == "spoils"):
+            better = mean < lowest
+        wait = 0 if better else wait + 1
+        if better or (math.isnan(mean) and rules.nan == "spoils"):
             lowest = mean
         waits.append(wait)
     return waits

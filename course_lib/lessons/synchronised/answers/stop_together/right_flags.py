@@ -5,8 +5,8 @@ import torch
 import torch.distributed as dist
 
 
-def stop_together(ddp, train_epoch, validate, patience, most):
-    means, best, bad, best_state = [], math.inf, 0, None
+def stop_together(train_epoch, validate, patience, most):
+    means, best, bad = [], math.inf, 0
     for epoch in range(most):
         train_epoch()
         losses = validate()
@@ -18,18 +18,13 @@ def stop_together(ddp, train_epoch, validate, patience, most):
 #~ any_votes -1 |        judged = losses.mean().item()
 #~ all_vote -1 |        judged = losses.mean().item()
         means.append(mean)
-        if judged < best:
-            best, bad = judged, 0
-            best_state = {name: tensor.clone() for name, tensor in ddp.module.state_dict().items()}
-        else:
-            bad += 1
+        bad = 0 if judged < best else bad + 1
+        best = min(best, judged)
         stop = torch.tensor(int(bad >= patience))
         dist.all_reduce(stop, op=dist.ReduceOp.MAX)
 #~ all_vote -1 |        dist.all_reduce(stop, op=dist.ReduceOp.MIN)
         if stop:
             break
-    if best_state is not None:
-        ddp.module.load_state_dict(best_state)
     return means
 
 #~ all_vote: misconception: votes

@@ -1,9 +1,9 @@
-# All losses of all ranks on all ranks; the best weights as clones, put back in place.
+# All losses of all ranks on all ranks.
 import torch
 import torch.distributed as dist
 
 
-def stop_together(ddp, train_epoch, validate, patience, most):
+def stop_together(train_epoch, validate, patience, most):
     means, best = [], 0
     while True:
         train_epoch()
@@ -19,14 +19,8 @@ def stop_together(ddp, train_epoch, validate, patience, most):
         if len(means) == 1 or means[-1] < means[best] or (means[best] != means[best] and means[-1] == means[-1]):
 #~ first_is_best -1 |        if len(means) == 1 or means[-1] < means[best]:
             best = len(means) - 1
-            with torch.no_grad():
-                weights = [parameter.clone() for parameter in ddp.parameters()]
-#~ views -1 |                weights = [parameter.view_as(parameter) for parameter in ddp.parameters()]
         if len(means) == most or len(means) - 1 - best >= patience:
             break
-    with torch.no_grad():
-        for parameter, kept in zip(ddp.parameters(), weights, strict=True):
-            parameter.copy_(kept)
     return torch.tensor(means)
 #~ returns_best -1 |    return means[best]
 
@@ -35,4 +29,3 @@ def stop_together(ddp, train_epoch, validate, patience, most):
 #~ of_rank_0: misconception: one_rank_decides
 #~ own_mean_first: misconception: mean_of_means
 #~ returns_best: misconception: none
-#~ views: misconception: last_weights

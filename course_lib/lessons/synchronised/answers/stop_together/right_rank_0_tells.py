@@ -1,14 +1,13 @@
-# Rank 0 gets all losses, decides, and tells everybody in each epoch; it also keeps the best weights, and sends them once.
+# Rank 0 gets all losses, decides, and tells everybody in each epoch.
 import math
 
 import torch
 import torch.distributed as dist
 
 
-def stop_together(ddp, train_epoch, validate, patience, most):
+def stop_together(train_epoch, validate, patience, most):
     rank, ranks = dist.get_rank(), dist.get_world_size()
     means, best, waited = [], math.inf, 0
-    weights = [parameter.detach().clone() for parameter in ddp.parameters()]
     for _ in range(most):
         train_epoch()
         gathered = [None] * ranks if rank == 0 else None
@@ -19,9 +18,7 @@ def stop_together(ddp, train_epoch, validate, patience, most):
 #~ own_of_rank_0 -1 |            mean = gathered[0].mean().item()
 #~ worst_rank -1 |            mean = torch.stack([one.mean() for one in gathered]).max().item()
             waited = 0 if mean < best else waited + 1
-            if mean < best:
-                best = mean
-                weights = [parameter.detach().clone() for parameter in ddp.parameters()]
+            best = mean if mean < best else best
             told = [mean, waited >= patience]
 #~ sent_inside -1 |            told = [mean, waited >= patience]
 #~ |            dist.broadcast_object_list(told, src=0)
@@ -30,13 +27,8 @@ def stop_together(ddp, train_epoch, validate, patience, most):
         means.append(told[0])
         if told[1]:
             break
-    for parameter, mine in zip(ddp.parameters(), weights, strict=True):
-        dist.broadcast(mine, src=0)
-#~ not_sent -1
-        parameter.data.copy_(mine)
     return means
 
 #~ worst_rank: misconception: one_rank_decides
-#~ not_sent: misconception: none
 #~ own_of_rank_0: misconception: one_rank_decides
 #~ sent_inside: misconception: rank_0_alone_sends
