@@ -124,7 +124,9 @@ def test_the_first_line_reaches_the_last_epoch_of_the_script_as_it_is_handed_out
 def test_the_script_that_grows_is_run_and_asked_about_a_lesson_as_typed(tmp_path):
     for given in ("exercises", "solutions"):
         shutil.copytree(ROOT / given / "script", tmp_path / given / "script")
-    line = 'torchrun --standalone --nproc-per-node=2 exercises/script/train.py --epochs 2 --out "$(mktemp -d)"'
+    line = (
+        'torchrun --standalone --nproc-per-node=2 exercises/script/train.py --epochs 2 --out "$(mktemp -d)"'
+    )
     assert "epoch 2: accuracy" in typed(line, tmp_path).stdout
     script = tmp_path / "exercises/script/train.py"
     faulty = script.read_text(encoding="utf-8")

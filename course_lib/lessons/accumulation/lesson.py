@@ -14,7 +14,7 @@
 # %% [markdown]
 # **You will be able to** accumulate so that the big batch's gradient comes out, with one reduction; tell from a wrong
 # gradient which line is wrong; clip in the right place; and write one loop with accumulation, 16 bits, clipping and a scaler.
-# 40 minutes.
+# 50 minutes.
 #
 # **Before this:** lessons 04 and 05.
 

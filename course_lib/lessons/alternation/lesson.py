@@ -10,7 +10,7 @@
 
 # %% [markdown]
 # **You will be able to** say for any order of forwards and backwards what DDP leaves in `.grad`, find the orders that are
-# wrong without an error, and repair a GAN step, a loss with two heads and an evaluation in the middle of training. 40 minutes.
+# wrong without an error, and repair a GAN step, a loss with two heads and an evaluation in the middle of training. 50 minutes.
 #
 # **Before this:** lessons 00 and 04.
 

@@ -17,7 +17,7 @@
 # Real `torchrun` launches with real accidents say how far you are.
 #
 # **You will be able to** take a training script that you have not written and find out, by experiment, what it does on many ranks.
-# 15 minutes for this page, 90 minutes to an evening for the script. **Before this:** all lessons up to 14.
+# 20 minutes for this page, 90 minutes to an evening for the script. **Before this:** all lessons up to 14.
 
 # %%
 # %load_ext course_lib

@@ -8,7 +8,7 @@
 # middle.
 #
 # **You will be able to** write a checkpoint that a kill cannot harm, also in the background, and say what has to be in it, so that a
-# resumed run equals the other one bit by bit. 35 minutes.
+# resumed run equals the other one bit by bit. 45 minutes.
 #
 # **Before this:** lessons 03 and 09.
 

@@ -9,7 +9,7 @@
 # its [agent](glossary.ipynb), which is `torchrun`. The thin ones go to a log, and each machine has a log of its own.
 #
 # **You will be able to** find the traceback of a job on many machines; say which machine is wrong if a start fails; start the script under
-# Slurm and Kubernetes; prepare data once per machine without a hang; and clean up what a job has left. 40 minutes.
+# Slurm and Kubernetes; prepare data once per machine without a hang; and clean up what a job has left. 45 minutes.
 #
 # **Before this:** lessons 00 and 02.
 

@@ -8,7 +8,7 @@
 #
 # **You will be able to** see where every rank of a hung job is, also of one that was not prepared for it; read the flight
 # recorder column by column; say what the stacks still tell with NCCL; tell a dead rank from a slow one; and find the rank that
-# does something else than the others. 35 minutes.
+# does something else than the others. 45 minutes.
 #
 # **Before this:** lesson 00. (In the tasks, mystery 4 is about lesson 04's buckets.)
 

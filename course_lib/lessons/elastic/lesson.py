@@ -9,7 +9,7 @@
 
 # %% [markdown]
 # **You will be able to** make a script that loses a few steps and not a night, say which part of that `torchrun` does and which
-# is yours, leave in good order when the scheduler asks for it, and choose how often to save. 35 minutes.
+# is yours, leave in good order when the scheduler asks for it, and choose how often to save. 40 minutes.
 #
 # **Before this:** lessons 00, 02 and 03.
 

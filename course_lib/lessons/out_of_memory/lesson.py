@@ -11,7 +11,7 @@
 # (`--watch` notes exceptions that your code catches.)
 #
 # **You will be able to** say what a swallowed out-of-memory error does on all ranks, choose batches that fit, and write a training
-# step that survives one that does not. 40 minutes.
+# step that survives one that does not. 45 minutes.
 #
 # **Before this:** lessons 00, 04 and 06.
 

@@ -9,7 +9,7 @@
 # round 3?
 #
 # **You will be able to** say which rank sees which sample in which epoch, shuffle properly, seed ranks, compute a metric
-# over all ranks that counts every sample once, split a stream, and resume in the middle of an epoch. 40 minutes.
+# over all ranks that counts every sample once, split a stream, and resume in the middle of an epoch. 50 minutes.
 #
 # **Before this:** lesson 00.
 

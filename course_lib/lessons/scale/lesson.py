@@ -7,7 +7,7 @@
 # Begin with real all-reduces on this machine:
 #
 # **You will be able to** fit latency and bandwidth, and predict ranks that you do not have; tell rounds from bytes; say what changes
-# where a second machine begins; tell weak from strong scaling; and read the numbers that others publish. 30 minutes.
+# where a second machine begins; tell weak from strong scaling; and read the numbers that others publish. 35 minutes.
 #
 # **Before this:** lessons 04 and 05.
 

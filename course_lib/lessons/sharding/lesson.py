@@ -6,7 +6,7 @@
 # The [process group](glossary.ipynb) `fake` talks to nobody, so this process may call itself rank 0 of as many ranks as you like, and DDP
 # allocates what it would allocate there. (PyTorch's `noop_hook` takes the place of the all-reduce.)
 #
-# **You will be able to** say what a rank holds under DDP, ZeRO and FSDP2, and what is sent for it; shard a model, train it and save it. 35
+# **You will be able to** say what a rank holds under DDP, ZeRO and FSDP2, and what is sent for it; shard a model, train it and save it. 45
 # minutes.
 #
 # **Before this:** lesson 04.

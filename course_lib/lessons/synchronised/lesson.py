@@ -7,7 +7,7 @@
 # Ask four ranks. Each builds a model with one weight, from random numbers of its own, and wraps it.
 #
 # **You will be able to** say for weights, buffers, gradients and everything else whether and when DDP makes them equal; to change
-# weights on purpose without breaking that; and to say whose BatchNorm statistics you evaluate and save. 35 minutes.
+# weights on purpose without breaking that; and to say whose BatchNorm statistics you evaluate and save. 40 minutes.
 #
 # **Before this:** lessons 00 and 04.
 

@@ -11,7 +11,7 @@
 
 # %% [markdown]
 # **You will be able to** read the error, find the wrong step before DDP does, choose between three ways out by what your model
-# does, and write a mixture of experts for DDP. 40 minutes.
+# does, and write a mixture of experts for DDP. 45 minutes.
 #
 # **Before this:** lessons 00, 04 and 06.
 

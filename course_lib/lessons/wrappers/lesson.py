@@ -8,7 +8,7 @@
 # which parameters DDP looks after.
 #
 # **You will be able to** call other methods without losing the average; put several models, inputs and a loss into one
-# `forward`, and say when that is needed; say of any parameter whether DDP looks after it. 40 minutes.
+# `forward`, and say when that is needed; say of any parameter whether DDP looks after it. 45 minutes.
 #
 # **Before this:** lessons 00 and 04; lesson 06 helps.
 
