@@ -25,7 +25,7 @@ def private_folder() -> Path | None:
     """Return the folder, creating it if need be; None if that fails or the folder is not this user's alone."""
     temporary = tempfile.gettempdir()
     if len(os.fsencode(temporary)) > _LONGEST:
-        temporary = "/tmp"  # noqa: S108  # the folder in it is this user's alone, or not used
+        temporary = "/tmp"  # the folder in it is this user's alone, or not used
     folder = Path(temporary) / f"ddp-course-{os.getuid()}"
     try:
         with contextlib.suppress(FileExistsError):
