@@ -17,16 +17,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _CONNECT_SECONDS = 1.0
-#: The address of a socket has 107 bytes at most; what is put behind the folder for temporary files takes 45.
-_LONGEST = 60
+#: The address of a socket has so many bytes at most, on Linux 107.
+_LONGEST = 100
 
 
 def private_folder() -> Path | None:
     """Return the folder, creating it if need be; None if that fails or the folder is not this user's alone."""
-    temporary = tempfile.gettempdir()
-    if len(os.fsencode(temporary)) > _LONGEST:
-        temporary = "/tmp"  # the folder in it is this user's alone, or not used
-    folder = Path(temporary) / f"ddp-course-{os.getuid()}"
+    folder = Path(tempfile.gettempdir()) / f"ddp-course-{os.getuid()}"
     try:
         with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=0o700)
@@ -50,12 +47,27 @@ def locked(folder: Path) -> Iterator[None]:
         os.close(lock)
 
 
+@contextlib.contextmanager
+def reachable(address: Path | str) -> Iterator[str]:
+    """Give a socket's address as it can be bound or connected to, also where its path is too long (on Linux)."""
+    folder, name = os.path.split(address)
+    if len(os.fsencode(address)) <= _LONGEST:
+        yield str(address)
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{name}"
+    finally:
+        os.close(descriptor)
+
+
 def connected(address: Path | str) -> socket.socket | None:
     """Connect to the process of this user that listens there; None if there is none."""
     wire = socket.socket(socket.AF_UNIX)
     wire.settimeout(_CONNECT_SECONDS)
     try:
-        wire.connect(str(address))
+        with reachable(address) as short:
+            wire.connect(short)
         if _user_at(wire) == os.getuid():
             return wire
     except OSError:
@@ -80,6 +92,7 @@ def remove_dead(folder: Path) -> None:
         with socket.socket(socket.AF_UNIX) as wire, contextlib.suppress(OSError):
             wire.settimeout(_CONNECT_SECONDS)
             try:
-                wire.connect(str(address))
+                with reachable(address) as short:
+                    wire.connect(short)
             except ConnectionRefusedError:  # and nothing else: it may be too busy to answer now
                 address.unlink()

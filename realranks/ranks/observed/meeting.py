@@ -22,7 +22,7 @@ from realranks.ranks.kernel.job import Run
 from realranks.ranks.kernel.links import Link, Wires
 from realranks.ranks.kernel.output import OutputBuffer
 from realranks.ranks.messages import Hello, Verdict, decode_message, encode_message
-from realranks.ranks.private_sockets import connected, locked, private_folder
+from realranks.ranks.private_sockets import connected, locked, private_folder, reachable
 from realranks.ranks.process import STAT_EXIT_CODE, stat_fields
 from realranks.ranks.protocol import BlockingChannel, BufferedChannel
 
@@ -69,7 +69,8 @@ class MeetingPlace:
             if wire is None:
                 self.path.unlink(missing_ok=True)
                 with socket.socket(socket.AF_UNIX) as listener:
-                    listener.bind(str(self.path))
+                    with reachable(self.path) as short:
+                        listener.bind(short)
                     listener.listen(512)
                     start(listener)
                 wire = connected(self.path)

@@ -44,6 +44,7 @@ from realranks.ranks.messages import (
 )
 from realranks.ranks.observed.left_behind import Tables, left_behind, tables
 from realranks.ranks.observed.rank_side import Watched
+from realranks.ranks.private_sockets import reachable
 from realranks.ranks.protocol import BlockingChannel
 
 #: How long a process whose part is over stays for the verdict. What others need it for is proved in a second; but the
@@ -301,7 +302,8 @@ class BootstrapHook:
 
 def _connected(address: str) -> socket.socket:
     wire = socket.socket(socket.AF_UNIX)
-    wire.connect(address)
+    with reachable(address) as short:
+        wire.connect(short)
     return wire
 
 

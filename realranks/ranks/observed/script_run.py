@@ -34,6 +34,7 @@ from realranks.ranks.messages import Attached, decode_message, encode_message
 from realranks.ranks.observed.meeting import ONLY_JOB
 from realranks.ranks.observed.script_processes import Processes, StartedLink
 from realranks.ranks.observed.script_ranks import RankSet
+from realranks.ranks.private_sockets import reachable
 from realranks.ranks.protocol import BlockingChannel
 
 #: What surrounds the script in its process, which alone loads it.
@@ -129,7 +130,8 @@ class Script(Processes):
         self.job = job
         self.address = str(folder / "ranks")
         self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(self.address)
+        with reachable(self.address) as short:
+            self.listener.bind(short)
         self.listener.listen(512)
         self.let_go = False
         self._links: list[StartedLink] = []

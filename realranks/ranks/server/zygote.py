@@ -27,7 +27,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from realranks.ranks.codec import encode
-from realranks.ranks.private_sockets import connected, locked, private_folder, remove_dead
+from realranks.ranks.private_sockets import connected, locked, private_folder, reachable, remove_dead
 from realranks.ranks.process import identity, lives
 from realranks.ranks.protocol import Message, send_with_fds
 from realranks.ranks.server.compatibility import (
@@ -91,7 +91,8 @@ def _start(address: Path, owner: str, idle: str, environment: Mapping[str, str])
             if address.exists():
                 return True
             with socket.socket(socket.AF_UNIX) as listener:
-                listener.bind(str(address))
+                with reachable(address) as short:
+                    listener.bind(short)
                 listener.listen(_WAITING)
                 fd = listener.fileno()
                 module = "realranks.ranks.server.zygote_process"

@@ -182,6 +182,12 @@ class Promises(Task[Case, Seen, None]):
         # A script that swallows every error goes on when the doctor ends the deadlock.
         if len(finished) == trial.world_size and not (len(micro_batches) > 1 and seen.deadlock):
             return None
+        for rank in seen.ranks:
+            for event in seen.events(rank):
+                if event["what"] == "raised" and "more than 1 value per channel" in event["message"]:
+                    return Miss(
+                        f"in line {event['line']}, rank {rank} had a micro-batch of one image: a BatchNorm needs two"
+                    )
         came = rank_list(finished) if finished else "no rank"
         return Miss(
             f"without an error of its own, {came} of 3 came out of the training{seen.doctor}", "uneven"
