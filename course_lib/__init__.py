@@ -1,8 +1,9 @@
 """A course on PyTorch DistributedDataParallel by experiment on real ranks.
 
 `%load_ext course_lib` gives a notebook `%%ranks` and the other magics; `run`, `predict` and `machine` are for plain
-cells, `observe` for scripts that `torchrun` starts, `device` for cells on ranks. Most of them are the engine's
-(`realranks`). Importing this package does not import torch: torch lives in ranks.
+cells, `observe` for scripts that `torchrun` starts, `device` and `like_one_process` for
+cells on ranks. Most of them are the engine's (`realranks`). Importing this package does not import torch: torch
+lives in ranks.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from course_lib.notebook.predict import predict
-    from realranks import Outcome, device, machine, observe, run, run_quietly
+    from realranks import Outcome, device, like_one_process, machine, observe, run, run_quietly
 
 __all__ = [
     "Outcome",
     "device",
     "faults",
+    "like_one_process",
     "load_ipython_extension",
     "machine",
     "observe",

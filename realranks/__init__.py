@@ -1,8 +1,8 @@
 """Real ranks of PyTorch in a notebook, a test suite or a terminal, and why they hang.
 
 `%load_ext realranks` gives a notebook `%%ranks`; `run` and `machine` are for plain cells, `observe` for scripts that
-`torchrun` starts, `device` for cells on ranks. `realranks doctor | attach | host | export` is for terminals, and
-`@pytest.mark.ranks` for tests. Importing this package does not import torch: torch lives in ranks.
+`torchrun` starts, `device` and `like_one_process` for cells on ranks. `realranks doctor | attach | host | export` is
+for terminals, and `@pytest.mark.ranks` for tests. Importing this package does not import torch: torch lives in ranks.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from realranks.outcome.outcome import Outcome
     from realranks.ranks.inside.device import device
     from realranks.scripts.observe import observe
+    from realranks.scripts.one_process import like_one_process
 
 __all__ = [
     "Outcome",
     "device",
     "faults",
+    "like_one_process",
     "load_ipython_extension",
     "machine",
     "observe",
@@ -33,6 +35,7 @@ __all__ = [
 _HOMES = {
     "Outcome": "realranks.outcome.outcome",
     "device": "realranks.ranks.inside.device",
+    "like_one_process": "realranks.scripts.one_process",
     "machine": "realranks.cells.machine",
     "observe": "realranks.scripts.observe",
     "run": "realranks.cells.run",

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from realranks.doctor.sentences import diagnosis
 from realranks.doctor.words import names_in_a_row
-from realranks.outcome.outcome import Diagnosis, Outcome
+from realranks.outcome.outcome import Diagnosis
 
 #: Differences, of a gradient's length, that come from the order in which numbers are added.
 _ROUNDING = 0.01
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """The gradients of the ranks' first step beside those of one process.
 
@@ -40,8 +40,12 @@ class Comparison:
         """Whether they are the same, up to rounding."""
         return self.a_factor and abs(self.factor - 1) <= _ROUNDING
 
+    def __repr__(self) -> str:
+        unlike = unlike_one_process(self)
+        return "\n".join([*([unlike.summary, unlike.advice] if unlike else []), *compared_with_one(self)])
 
-def unlike_one_process(outcome: Outcome, found: Comparison) -> Diagnosis | None:
+
+def unlike_one_process(found: Comparison) -> Diagnosis | None:
     """Explain how the ranks' first gradients differ from those of one process; None if they do not, or nobody knows."""
     if found.why_not or found.alike:
         return None
@@ -64,7 +68,7 @@ def unlike_one_process(outcome: Outcome, found: Comparison) -> Diagnosis | None:
         return None
     else:
         name = "unlike_one_process.rows" if len(set(found.rows)) > 1 else "unlike_one_process.other"
-    return diagnosis(name, outcome, (), (), **words)
+    return diagnosis(name, None, (), (), **words)
 
 
 def compared_with_one(found: Comparison) -> list[str]:
@@ -74,11 +78,11 @@ def compared_with_one(found: Comparison) -> list[str]:
     told = []
     if not found.a_factor and found.drawn:
         told.append(
-            "not compared with one process: the script draws random numbers in its step, which are others there"
+            "not compared with one process: the step draws random numbers, and one process draws others"
         )
     elif found.alike:
         rows = sum(found.rows)
-        told.append(f"the first gradients are those of one process with the {rows} rows of all ranks")
+        told.append(f"the gradients are those of one process with the {rows} rows of all ranks")
     if found.switched_off:
         told.append(f"switched off for that: {' and '.join(found.switched_off)}")
     return told

@@ -68,9 +68,7 @@ def compare_with_one_process(
             )
             told = {"why_not": f"alone, and with the rows of all ranks, {how}"}
     found = decode(Comparison, told)
-    return Examination(
-        replace(several, diagnosis=unlike_one_process(several, found)), tuple(compared_with_one(found))
-    )
+    return Examination(replace(several, diagnosis=unlike_one_process(found)), tuple(compared_with_one(found)))
 
 
 def _run(gang: Gang, script: str, arguments: Sequence[str], around: Around, timeout: float) -> Outcome:

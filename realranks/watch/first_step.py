@@ -3,12 +3,13 @@
 Each rank keeps the batches that its loaders gave until then, and the gradients that backward has left; rank 0 keeps the
 weights that DDP began with. One rank alone begins with the same weights, gets the batches of all ranks joined, and
 compares its gradients. Dropout draws nothing meanwhile, and batch normalisation uses its running statistics. Used
-inside a rank, as a job's `around`.
+inside a rank, as a job's `around`; `scripts.one_process` does the same with one batch, by the functions at the end.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import json
 import os
@@ -36,7 +37,7 @@ class _Done(BaseException):
     """The first step is made: the script need not go on."""
 
 
-class _NotComparable(BaseException):
+class NotComparable(BaseException):
     """One process cannot do what the ranks did; the message says why."""
 
 
@@ -58,7 +59,7 @@ def first_step(folder: str, ranks: int = 0) -> Iterator[None]:
             yield
         except _Done:
             pass
-        except _NotComparable as error:
+        except NotComparable as error:
             (taking.folder / COMPARISON).write_text(json.dumps({"why_not": str(error)}), encoding="utf-8")
 
 
@@ -106,7 +107,6 @@ class _FirstStep:
         """Keep a model's weights, or take the kept ones; switch off what depends on chance or on the batch."""
         import torch
 
-        norms, drops = kinds_with_modes()
         file = self.folder / f"weights-{len(self.models)}.pt"
         self.models.append(module)
         if self.ranks:
@@ -114,13 +114,7 @@ class _FirstStep:
         elif _rank() == 0:
             torch.save(module.state_dict(), file)
         module.register_forward_pre_hook(self.called, with_kwargs=True)
-        for part in module.modules():
-            if isinstance(part, drops) and part.p:
-                part.p = 0.0
-                self.switched_off.add("dropout")
-            elif isinstance(part, norms) and part.track_running_stats:
-                part.forward = types.MethodType(_with_running_statistics, part)
-                self.switched_off.add("batch normalisation")
+        self.switched_off |= switch_off(module, contextlib.ExitStack())  # for good: the script ends
 
     def called(self, module: nn.Module, arguments: object, options: object) -> None:
         """Count the rows that a model gets."""
@@ -137,7 +131,7 @@ class _FirstStep:
             self.batches.append([])
         number = next(n for n, each in enumerate(self.loaders) if each is iterator)
         index = len(self.batches[number])
-        self.batches[number].append(_plain(batch) if not self.ranks else None)
+        self.batches[number].append(plain(batch) if not self.ranks else None)
         return self._of_all(number, index, batch) if self.ranks else batch
 
     @cached_property
@@ -149,21 +143,15 @@ class _FirstStep:
 
     def _of_all(self, number: int, index: int, own: object) -> object:
         try:
-            return _joined(own, [each["batches"][number][index] for each in self.kept])
+            parts = [each["batches"][number][index] for each in self.kept]
         except IndexError:
             why = "one process asks for more batches before its first optimizer step than each rank did"
-            raise _NotComparable(why) from None
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise _NotComparable(
-                "the batches of the ranks are not made alike, and cannot be joined"
-            ) from None
+            raise NotComparable(why) from None
+        return join(own, parts)
 
     def take(self) -> None:
         """Keep the gradients as backward has left them; later they may be clipped."""
-        self.gradients = self.gradients or [
-            {name: p.grad.detach().double() for name, p in model.named_parameters() if p.grad is not None}
-            for model in self.models
-        ]
+        self.gradients = self.gradients or [gradients_of(model) for model in self.models]
 
     def end(self) -> None:
         """Keep or compare what there is now, and end the script."""
@@ -182,8 +170,8 @@ class _FirstStep:
             raise _Done
         rows = [each["rows"] for each in self.kept]
         if sum(rows) != self.rows or not self.rows:
-            raise _NotComparable("the rows that the model gets are not those that loaders give")
-        result = _compared(self.kept[0]["gradients"], self.gradients)
+            raise NotComparable("the rows that the model gets are not those that loaders give")
+        result = compared(self.kept[0]["gradients"], self.gradients)
         result |= {
             "rows": rows,
             "drawn": drawn or any(each["drawn"] for each in self.kept),
@@ -199,6 +187,44 @@ def _rank() -> int:
     return dist.get_rank() if dist.is_initialized() else int(os.environ.get("RANK", 0))
 
 
+def switch_off(module: nn.Module, stack: contextlib.ExitStack) -> set[str]:
+    """Make dropout draw nothing and batch normalisation use its running statistics, until the stack is closed.
+
+    Returns:
+        What was switched off, in words.
+    """
+    norms, drops = kinds_with_modes()
+    found = set()
+    for part in module.modules():
+        if isinstance(part, drops) and part.p:
+            stack.callback(setattr, part, "p", part.p)
+            part.p = 0.0
+            found.add("dropout")
+        elif isinstance(part, norms) and part.track_running_stats:
+            stack.callback(_put_forward_back, part, vars(part).get("forward"))
+            part.forward = types.MethodType(_with_running_statistics, part)
+            found.add("batch normalisation")
+    return found
+
+
+def _put_forward_back(part: Any, own: _Function | None) -> None:
+    if own is None:
+        del part.forward
+    else:
+        part.forward = own
+
+
+def gradients_of(module: nn.Module) -> dict[str, Tensor]:
+    """Copy the gradients that the parameters have, by name."""
+    import torch
+
+    return {
+        name: p.grad.detach().to(torch.float64, copy=True)
+        for name, p in module.named_parameters()
+        if p.grad is not None
+    }
+
+
 def _with_running_statistics(norm: Any, x: Tensor) -> Tensor:
     from torch.nn.functional import batch_norm
 
@@ -211,44 +237,54 @@ class _Unknown(NamedTuple):
     type: str
 
 
-def _plain(batch: object) -> object:
+def plain(batch: object) -> object:
     """Return what is kept of a batch: its tensors and values in lists and dictionaries."""
     import torch
 
-    if batch is None or isinstance(batch, torch.Tensor | str | bytes | int | float):
+    if isinstance(batch, torch.Tensor):
+        return batch.detach().cpu()
+    if batch is None or isinstance(batch, str | bytes | int | float):
         return batch
     if isinstance(batch, Mapping):
-        return {key: _plain(batch[key]) for key in batch}
+        return {key: plain(batch[key]) for key in batch}
     if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
-        return {each.name: _plain(getattr(batch, each.name)) for each in dataclasses.fields(batch)}
+        return {each.name: plain(getattr(batch, each.name)) for each in dataclasses.fields(batch)}
     if isinstance(batch, list | tuple):
-        return list(map(_plain, batch))
+        return list(map(plain, batch))
     return _Unknown(type(batch).__name__)
 
 
-def _joined(own: Any, parts: Sequence[Any]) -> object:
+def join(own: object, parts: Sequence[object]) -> object:
     """Join what was kept of the ranks' batches row by row, in the form of the one process's own batch.
 
     Raises:
-        _NotComparable: they cannot be joined.
+        NotComparable: they cannot be joined.
     """
+    try:
+        return _joined(own, parts)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise NotComparable("the batches of the ranks are not made alike, and cannot be joined") from None
+
+
+def _joined(own: Any, parts: Sequence[Any]) -> object:
     import torch
 
     first = parts[0]
     if isinstance(first, _Unknown):
-        raise _NotComparable(f"batches with a {first.type} in them cannot be joined")
+        raise NotComparable(f"batches with a {first.type} in them cannot be joined")
     if isinstance(first, torch.Tensor):
         if first.dim() and len({part.shape[1:] for part in parts}) == 1:
-            return torch.cat(list(parts))
+            return torch.cat([part.to(own.device) for part in parts])
         if not first.dim() and all(torch.equal(part, first) for part in parts):
-            return first
-        raise _NotComparable("the rows of the ranks have different shapes, and cannot be put into one batch")
+            return first.to(own.device)
+        raise NotComparable("the rows of the ranks have different shapes, and cannot be put into one batch")
     if isinstance(first, dict):
         joined = {key: _joined(_item(own, key), [part[key] for part in parts]) for key in first}
         if not isinstance(own, Mapping):
             return dataclasses.replace(own, **joined)
+        own = copy.copy(own)
         for key, value in joined.items():
-            own[key] = value  # type: ignore[index]
+            own[key] = value
         return own
     if isinstance(first, list):
         if all(isinstance(text, str) for part in parts for text in part):
@@ -256,7 +292,7 @@ def _joined(own: Any, parts: Sequence[Any]) -> object:
         each = [_joined(mine, theirs) for mine, *theirs in zip(own, *parts, strict=True)]
         return type(own)(*each) if hasattr(own, "_fields") else type(own)(each)
     if any(part != first for part in parts):
-        raise _NotComparable("the ranks' batches hold other values than tensors, and they differ")
+        raise NotComparable("the ranks' batches hold other values than tensors, and they differ")
     return first
 
 
@@ -264,7 +300,7 @@ def _item(batch: Any, key: object) -> object:
     return batch[key] if isinstance(batch, Mapping) else getattr(batch, str(key))
 
 
-def _compared(several: Sequence[dict[str, Tensor]], one: Sequence[dict[str, Tensor]]) -> dict[str, object]:
+def compared(several: Sequence[dict[str, Tensor]], one: Sequence[dict[str, Tensor]]) -> dict[str, object]:
     """Compare gradients: the factor between them, and what is left of the difference after it, of their length."""
     import torch
 
@@ -277,7 +313,7 @@ def _compared(several: Sequence[dict[str, Tensor]], one: Sequence[dict[str, Tens
     a = torch.cat([theirs.flatten() for _, theirs, _ in pairs] or [torch.zeros(0)])
     b = torch.cat([own.flatten() for *_, own in pairs] or [torch.zeros(0)])
     if not (a.isfinite().all() and b.isfinite().all() and a.norm() and b.norm()):
-        return {"why_not": "the first gradients are all zero, or not finite"}
+        return {"why_not": "the gradients are all zero, or not finite"}
     factor = float(a @ b / (b @ b))
     rest = {name: float((theirs - factor * own).norm()) for name, theirs, own in pairs}
     return {

@@ -70,9 +70,7 @@ def compared(script, how, ranks=3):
 def test_ranks_that_train_like_one_process(script, how, rows):
     found = compared(script, how)
     assert found.outcome.diagnosis is None
-    assert (
-        found.checked[0] == f"the first gradients are those of one process with the {rows} rows of all ranks"
-    )
+    assert found.checked[0] == f"the gradients are those of one process with the {rows} rows of all ranks"
     off = ("switched off for that: batch normalisation and dropout",) if how != "alone" else ()
     assert found.checked[1:] == off
     assert not any("gone on" in text for text in found.outcome.stdout.values())
@@ -98,7 +96,7 @@ def test_how_they_differ_is_named(script, how, words):
 @pytest.mark.parametrize(
     ("how", "why"),
     [
-        ("noise", "the script draws random numbers in its step"),
+        ("noise", "the step draws random numbers"),
         ("own_rows", "the rows that the model gets are not those that loaders give"),
         ("for_the_ranks", "one process asks for more batches before its first optimizer step"),
     ],
