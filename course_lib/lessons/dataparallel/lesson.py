@@ -41,7 +41,7 @@ from course_lib.lessons.dataparallel.lab import draw_held
 draw_held(held["data_parallel"][0], held["ddp"])
 
 # %% [markdown]
-# Device 0 is full, and the others are nearly empty. Weights, gradients and Adam's numbers take no more on device 0 than on a DDP rank
+# Device 0 is full, and the others hold little. Weights, gradients and Adam's numbers take no more on device 0 than on a DDP rank
 # with its buckets (what DDP sends gradients in, lesson 04). The difference is *outputs and loss*: `gather` has brought the outputs of
 # the **whole batch** to device 0. This part grows with the batch, and you enlarge the batch with every GPU that you add.
 #
@@ -121,7 +121,7 @@ weights_copied
 
 # %% [markdown]
 # Nobody hands out anything until the next `forward`. It copies all weights to all devices again, whether they have changed or not.
-# With *N* devices, device 0 sends *N* - 1 times the size of the model in every forward. A DDP rank sends no weights, only
+# With 8 devices, device 0 sends 7 times the size of the model in every forward. A DDP rank sends no weights, only
 # gradients (and buffers where a model has some, lesson 09).
 #
 # > **On GPUs (NCCL).** Where NCCL can, `replicate` and the sum of the gradients go through NCCL's own broadcast and reduce, which take
@@ -246,7 +246,7 @@ print("the same model:", (weights - dp_weights).abs().max().item() < 1e-4)
 
 # %% [markdown]
 # Everything runs, and nothing complains. Every rank reads all the data, here in the same order: the mean of four equal gradients is
-# a step on 32 samples. Leave `batch_size=128` instead, and a step has 512. Each is another training, with its own learning rate.
+# a step on 32 samples. Keep the sampler, but leave `batch_size=128`, and a step has 512. Each is another training, with its own learning rate.
 #
 # ## What goes wrong in real life
 #

@@ -4,7 +4,7 @@
 # > *“Eight GPUs made my training 7.6 times faster. How much faster are 64?”*
 #
 # You cannot try 64 GPUs this afternoon. You can measure a few ranks, find two numbers, calculate, and check that by one more measurement.
-# Begin with real all-reduces on this machine:
+# The first cell measures real all-reduces on this machine.
 #
 # **You will be able to** fit latency and bandwidth, and predict ranks that you do not have; tell rounds from bytes; say what changes
 # where a second machine begins; tell weak from strong scaling; and read the numbers that others publish. 35 minutes.

@@ -400,7 +400,8 @@ print("computed with", *used, "and kept in", mixed[0].weight.dtype, mixed[0].wei
 
 # %% [markdown]
 # The gathers carry this type, too, so half the bytes (`MixedPrecisionPolicy` in `torch/distributed/fsdp/_fully_shard/_fsdp_api.py`). The optimizer
-# steps float32. Without `reduce_dtype`, gradients are averaged in bfloat16.
+# steps float32. A BatchNorm keeps its buffers in float32, and its forward raises beside weights of two bytes: before its block, shard it alone,
+# without a policy.
 #
 # ## Deeper: accumulate
 #
@@ -438,7 +439,7 @@ print("gradient", layer.weight.grad.to_local().item(), "weight", layer.weight.to
 #
 # ## Deeper: a checkpoint of ZeroRedundancyOptimizer
 #
-# Each rank has the state of its own parameters, and `state_dict()` raises until all have been collected on one rank:
+# Each rank has the state of its own parameters, and the first `state_dict()` raises unless all have been collected on one rank. Later ones do not: collect before each.
 
 # %%
 # %%ranks
