@@ -120,7 +120,7 @@ print(*sorted(re.sub("job-7_[^/]*", "job-7_...", name) for name in files), sep="
 # %% [markdown]
 # Each agent has a folder, with the job's id and random letters. The last number in the path is the *local* rank: both machines have a `0`,
 # and no path says which machine it was. (With `--max-restarts`, the last attempt has the highest number.) On a shared disk give each machine a
-# folder of its own (`logs/$SLURM_NODEID`, in single quotes behind `srun bash -c`: the batch script itself runs on the first machine only).
+# folder of its own (`--log-dir=logs/$SLURM_NODEID`, filled in by a shell on each machine: the batch script runs on the first one only).
 #
 # | | on the console | in `--log-dir` |
 # | --- | --- | --- |
@@ -361,8 +361,10 @@ if dist.get_rank() == 0:
     print("rank 0 of", dist.get_world_size())
 
 # %% language="bash"
-# export SLURM_JOB_ID=$$ SLURM_NTASKS=2  # what Slurm sets, set by hand
-# export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))  # what the batch script has to set
+# # Slurm sets these; here they are set by hand.
+# export SLURM_JOB_ID=$$ SLURM_NTASKS=2
+# # A batch script has to set these.
+# export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))
 # for task in 0 1; do SLURM_PROCID=$task SLURM_LOCALID=$task python by_srun.py & done; wait
 
 # %% [markdown]
