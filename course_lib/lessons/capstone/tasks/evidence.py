@@ -145,6 +145,8 @@ class Evidence:
                 for event in events:
                     if event["what"] == "raised" and "closed by peer" not in event["message"]:
                         return f"rank {rank} had raised {event['type']} in line {event['line']}"
+        if self.seen["late"] and not self.seen["attempts"]:
+            return "launches before this one did not come to an end, so it was not made"
         if self.seen["late"]:
             return "the ranks had not come to an end and were stopped"
         return "the run had ended before" + self.doctor
