@@ -239,7 +239,7 @@ for size, algbw in B200_ONE_NODE.items():
 #
 # > Measure a few ranks, fit latency and bandwidth, and believe it as far as one measurement beyond the fit agrees; fit again where a second
 # > machine begins. Rounds kill small messages, bytes large ones, stragglers everything. What scales is computing against sending: keep the
-# > work per rank large. Send fp16 only with a scale. Of a published number ask: weak or strong, `algbw` or `busbw`, how many nodes, and
+# > work per rank large. Of a published number ask: weak or strong, `algbw` or `busbw`, how many nodes, and
 # > compared with what.
 #
 # ## Your turn

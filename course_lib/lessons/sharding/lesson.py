@@ -67,9 +67,9 @@ explore_stages()
 # %% [markdown]
 # What stays whole sets the limit, however many ranks there are. Only ZeRO 3 has no such part.
 #
-# ## Cut the optimizer's state
+# ## Whole parameters, dealt out
 #
-# The first stage is `ZeroRedundancyOptimizer`, beside DDP. It deals out whole parameters, and each rank steps its own. The model has four
+# `ZeroRedundancyOptimizer` stands beside DDP. It deals out whole parameters, and each rank steps its own. The model has four
 # layers of 64 x 64. `network`, `batch` and `held` are the course's. So is `counting`, around PyTorch's `CommDebugMode`: it notes what this
 # rank calls.
 
@@ -114,7 +114,7 @@ with counting() as calls:
 print(calls)
 
 # %% [markdown]
-# DDP's all-reduce is still there. After the step, the owner of each of the eight parameters broadcasts it. So this saves memory and *adds*
+# This is the first stage. DDP's all-reduce is still there. After the step, the owner of each of the eight parameters broadcasts it. So this saves memory and *adds*
 # traffic. (The paper reduces and scatters gradients instead, and gathers weights: no more bytes than DDP's.) A large embedding is one
 # rank's alone.
 #

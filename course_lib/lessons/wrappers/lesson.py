@@ -337,7 +337,7 @@ for _ in range(2):
     ddp(x).square().mean().backward()
 
 # %% [markdown]
-# The message proposes `find_unused_parameters=True`. Follow it, and the error is gone: the third column of that row. The new
+# The message proposes `find_unused_parameters=True`. Follow it, and the error is gone. The new
 # head is then trained on every rank alone. The doctor says what DDP cannot: it waits for a head that is no longer there.
 #
 # Build the whole model, freeze what is to be frozen, then wrap. When one of these changes, wrap anew on every rank.
