@@ -71,7 +71,7 @@ print("steps:", steps_in(log), *[line for line in log if "FAILED" in line])
 # ## With restarts
 #
 # Now the same script with `--max-restarts=3`. The second life of the workers gets no accident. The line begins with a variable, which
-# makes `torchrun` restart reliably with gloo ([below](#Where-the-time-goes)). (`typed` types the line into a shell.)
+# makes `torchrun` restart reliably with gloo ([*Where the time goes*](12_elastic.ipynb#Where-the-time-goes)). (`typed` types the line into a shell.)
 
 # %% tags=["two-hours-5"]
 p = predict("12.first_step")
