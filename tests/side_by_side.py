@@ -34,8 +34,10 @@ _ONE_BY_ONE = (
     "tests/integration/test_export.py",
     "tests/integration/test_recipes.py",
 )
-_LONG_ANSWER = "[capstone"
+_LONG_ANSWERS = ("[capstone", "[checkpoints/script")
 _TOGETHER = "tests/browser/"
+#: Both begin by removing the scripts of the last time from the same folder: two hours are made of cells of lessons.
+_ONE_FOLDER = ("notebooks/12_elastic", "notebooks/two_hours")
 _LONGEST_FIRST = (
     "tests/browser/",
     "tests/integration/",
@@ -79,7 +81,7 @@ def _turn(item: pytest.Item) -> tuple[int, int]:
     Those not listed, which are dealt out one by one, come last.
 
     They come in an order of no meaning, always the same: tests that mostly wait (a script is launched, a deadlock is
-    watched) stand side by side in their folders, and all workers would wait at the same time. A script of the capstone
+    watched) stand side by side in their folders, and all workers would wait at the same time. A whole script
     takes up to half a minute: it is in the first half, because in the end nobody would have anything to do beside it.
     """
     if item.get_closest_marker("alone"):
@@ -89,7 +91,7 @@ def _turn(item: pytest.Item) -> tuple[int, int]:
     if turn < last:
         return turn, 0
     mixed = zlib.crc32(item.nodeid.encode())
-    return turn, mixed // 2 if _LONG_ANSWER in item.nodeid else mixed
+    return turn, mixed // 2 if any(each in item.nodeid for each in _LONG_ANSWERS) else mixed
 
 
 class Turns:
@@ -134,6 +136,8 @@ class _Dealer:
             def _split_scope(self, nodeid: str) -> str:
                 if nodeid.startswith(_TOGETHER):
                     return _TOGETHER
+                if nodeid.startswith(_ONE_FOLDER):
+                    return _ONE_FOLDER[0]
                 return nodeid if nodeid.startswith(_ONE_BY_ONE) else nodeid.partition("::")[0]
 
         config.option.loadscopereorder = False  # the order is that of _LONGEST_FIRST
