@@ -35,9 +35,9 @@ _ONE_BY_ONE = (
     "tests/integration/test_recipes.py",
 )
 _LONG_ANSWERS = ("[capstone", "[checkpoints/script")
-_TOGETHER = "tests/browser/"
-#: Both begin by removing the scripts of the last time from the same folder: two hours are made of cells of lessons.
-_ONE_FOLDER = ("notebooks/12_elastic", "notebooks/two_hours")
+#: What goes to one worker. Lesson 12 and two hours, which are made of cells of lessons, both begin by removing the
+#: scripts of the last time from the same folder.
+_TOGETHER = (("tests/browser/",), ("notebooks/12_elastic", "notebooks/two_hours"))
 _LONGEST_FIRST = (
     "tests/browser/",
     "tests/integration/",
@@ -134,11 +134,10 @@ class _Dealer:
 
         class ByFile(LoadScopeScheduling):
             def _split_scope(self, nodeid: str) -> str:
-                if nodeid.startswith(_TOGETHER):
-                    return _TOGETHER
-                if nodeid.startswith(_ONE_FOLDER):
-                    return _ONE_FOLDER[0]
-                return nodeid if nodeid.startswith(_ONE_BY_ONE) else nodeid.partition("::")[0]
+                if nodeid.startswith(_ONE_BY_ONE):
+                    return nodeid
+                together = (group[0] for group in _TOGETHER if nodeid.startswith(group))
+                return next(together, nodeid.partition("::")[0])
 
         config.option.loadscopereorder = False  # the order is that of _LONGEST_FIRST
         return ByFile(config, log)

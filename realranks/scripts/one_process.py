@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from realranks.doctor.like_one_process import Comparison
+from realranks.ranks.codec import decode
 from realranks.watch.digest import digest
 from realranks.watch.first_step import NotComparable, compared, gradients_of, join, plain, switch_off
 from realranks.watch.rows import number_of_rows
@@ -105,17 +106,9 @@ def _beside_one(
         return Comparison(
             why_not=f"one process, with the rows of all ranks, raises {type(error).__name__}: {error}"
         )
-    told: dict[str, Any] = compared([gradients], [own])
-    if "why_not" in told:
-        return Comparison(why_not=told["why_not"])
-    return Comparison(
-        told["factor"],
-        told["rest"],
-        tuple(told["most"]),
-        tuple(rows),
-        any(each["drawn"] for each in everyones),
-        tuple(sorted(off)),
-    )
+    told = compared([gradients], [own])
+    told |= {"rows": rows, "drawn": any(each["drawn"] for each in everyones), "switched_off": sorted(off)}
+    return decode(Comparison, told)
 
 
 def _through(
