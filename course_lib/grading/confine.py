@@ -1,7 +1,8 @@
 """Limits that a rank puts on itself before an answer runs in it.
 
 A limit that the system enforces for each process (address space, file size, no core dumps), a budget of forks that a
-rank shares with all its children, and, where the kernel has it, what it may touch (`landlock`). What is not caught here
+rank shares with all its children, and, where the kernel can do it, what it may touch (`landlock`) and ask for
+(`system_calls`). What is not caught here
 is caught from outside (`process_limits`). Called in the rank only.
 """
 
@@ -16,13 +17,15 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from course_lib.grading import landlock
+from course_lib.grading import landlock, system_calls
 from course_lib.learner.course import course_folder
 from course_lib.syllabus import all_lessons
+from realranks.ranks.process import prctl
 
 MEMORY_BYTES = 1 << 30
 FILE_BYTES = 64 << 20
 FORKS = 128
+_NO_NEW_PRIVILEGES = 38
 _forks = mmap.mmap(-1, mmap.PAGESIZE)  # a counter that a rank shares with all its children
 
 
@@ -37,8 +40,10 @@ def confine(folder: str) -> None:
     if used is not None:
         _limit(resource.RLIMIT_AS, used + MEMORY_BYTES)
     _count_forks()
+    prctl(_NO_NEW_PRIVILEGES, 1)
     # The folder around it is the answer's, too: each number of ranks has its own in there.
     landlock.restrict(Path(folder).parent, _secrets())
+    system_calls.restrict()
 
 
 def _secrets() -> list[Path]:

@@ -86,6 +86,7 @@ class Gangs:
             backend=self.backend,
             init=not self.launchers,
             environment=environment,
+            isolated=True,
         )
         self._begun.append(gang)
         return gang

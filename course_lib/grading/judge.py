@@ -256,7 +256,9 @@ def _raise_headline(task: Task, outcome: Outcome) -> str:
             f"{who} raised PermissionError: an answer may read what Python reads, write into the working folder, and "
             "signal its own processes."
         )
-    return f"{who} raised {' / '.join(names)}."
+    no_network = any(_NO_NETWORK.search(error.message) for error in raised.values())
+    reason = ": an answer may reach its own ranks, and no other network" if no_network else ""
+    return f"{who} raised {' / '.join(names)}{reason}."
 
 
 def _where(task: Task, attempt: Attempt) -> str:
@@ -271,6 +273,7 @@ def _describe_run(where: str) -> str:
     return f"This was{where}."
 
 
+_NO_NETWORK = re.compile("Connection refused|Network is unreachable|name resolution")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]{4,}")
 _FOLDER = re.compile(r"[^\s'\"]*ddp-course-answer-[^\s/'\"]+(/\d+)?")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import stat
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -44,16 +45,20 @@ class ProcessLimits:
     def look(self) -> None:
         """Raise OverLimitError when the gang has grown too large."""
         ranks = [link.pid for link in self.gang.links if link.pid is not None and link.alive]
+        started = _descendants(ranks)
+        if len(started) > MAX_PROCESSES:
+            raise OverLimitError(f"more than {MAX_PROCESSES} processes were started")
         memory = sum(_resident(pid) for pid in ranks)
         if self._memory_at_start is None:
             self._memory_at_start = memory
+        if memory - self._memory_at_start + sum(_resident(pid) for pid in started) > MAX_MEMORY:
+            # Forks share most of it with each other.
+            memory = sum(_own_share(pid) for pid in (*ranks, *started))
         if memory - self._memory_at_start > MAX_MEMORY:
             raise OverLimitError(f"the ranks use more than {_size(MAX_MEMORY)} of memory")
-        if len(_descendants(ranks)) > MAX_PROCESSES:
-            raise OverLimitError(f"more than {MAX_PROCESSES} processes were started")
         if sum(link.stdout.size + link.stderr.size for link in self.gang.links) > MAX_PRINTED:
             raise OverLimitError(f"more than {_size(MAX_PRINTED)} were printed")
-        if _size_of(self.folder) > MAX_FILES_BYTES:
+        if _size_of(self.folder) + _size_of_removed((*ranks, *started)) > MAX_FILES_BYTES:
             raise OverLimitError(f"more than {_size(MAX_FILES_BYTES)} were written to files")
 
 
@@ -66,6 +71,26 @@ def _resident(pid: int) -> int:
         return int(psutil.Process(pid).memory_info().rss)
     except psutil.Error:
         return 0
+
+
+def _own_share(pid: int) -> int:
+    """Return the bytes of memory of a process, where those that it shares with others count in parts."""
+    with contextlib.suppress(psutil.Error, AttributeError):
+        return int(psutil.Process(pid).memory_full_info().pss)
+    return _resident(pid)
+
+
+def _size_of_removed(pids: Iterable[int]) -> int:
+    """Return the bytes of files without a name that these processes hold open (Linux): removed ones, `memfd_create`."""
+    found: dict[tuple[int, int], int] = {}
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            for descriptor in os.listdir(f"/proc/{pid}/fd"):
+                with contextlib.suppress(OSError):
+                    file = os.stat(f"/proc/{pid}/fd/{descriptor}")
+                    if stat.S_ISREG(file.st_mode) and not file.st_nlink:
+                        found[file.st_dev, file.st_ino] = file.st_blocks * 512
+    return sum(found.values())
 
 
 def _descendants(pids: Iterable[int]) -> set[int]:

@@ -68,7 +68,7 @@ def connected(address: Path | str) -> socket.socket | None:
     try:
         with reachable(address) as short:
             wire.connect(short)
-        if _user_at(wire) == os.getuid():
+        if other_end(wire)[1] == os.getuid():
             return wire
     except OSError:
         pass
@@ -76,14 +76,15 @@ def connected(address: Path | str) -> socket.socket | None:
     return None
 
 
-def _user_at(wire: socket.socket) -> int:
-    """Return whose process is at the other end; if the system does not report it, rely on the folder's permissions."""
+def other_end(wire: socket.socket) -> tuple[int, int]:
+    """Return the process at the other end, and its user.
+
+    Where the system does not report it: this process, and reliance on the folder's permissions.
+    """
     if not hasattr(socket, "SO_PEERCRED"):
-        return os.getuid()
-    credentials = wire.getsockopt(
-        socket.SOL_SOCKET, socket.SO_PEERCRED, 12
-    )  # pid, user, group: four bytes each
-    return int(struct.unpack("3i", credentials)[1])
+        return os.getpid(), os.getuid()
+    process, user, _ = struct.unpack("3i", wire.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return process, user
 
 
 def remove_dead(folder: Path) -> None:

@@ -38,11 +38,16 @@ class RankConfig:
 
 @dataclass(frozen=True)
 class StoreConfig:
-    """The configuration of a gang's store: its address, and the socket, which the server fills in."""
+    """The configuration of a gang's store: its address, and the socket, which the server fills in.
+
+    Attributes:
+        isolated: give the gang a network of its own, where the system allows it (`isolation`).
+    """
 
     port: int
     address: str = "127.0.0.1"
     extra_fd: int = -1
+    isolated: bool = False
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import socket
+import tempfile
 import textwrap
 import time
 
@@ -14,8 +16,10 @@ from course_lib.grading.process_limits import adopted
 from course_lib.grading.verdict import VerdictKind
 from course_lib.lessons.samplers.tasks.evaluate import Evaluate
 from course_lib.lessons.samplers.tasks.shard_indices import ShardIndices
+from realranks.ranks.codec import encode
 from realranks.ranks.kernel import gang
 from realranks.ranks.kernel.launcher import warm_up
+from realranks.ranks.server import isolation, zygote
 from tests.support.ranks_and_kernels import ROOT, until
 
 RIGHT = """
@@ -100,6 +104,59 @@ NASTY = {
         "for i in range(10**6):\n    with open(f'{i}', 'wb') as f: f.write(b'0' * 10**7)",
         "were written to files",
     ),
+    "many removed files": (
+        """
+        import os
+        kept = []
+        for i in range(60):
+            kept.append(open("one", "wb", 0))
+            os.remove("one")
+            for _ in range(6): kept[-1].write(bytes(10**7))
+        """,
+        "were written to files",
+    ),
+    "files without a name": (
+        """
+        import os
+        for i in range(60):
+            file = os.memfd_create("x")
+            for _ in range(6): os.write(file, bytes(10**7))
+        """,
+        "were written to files",
+    ),
+    "large processes": (
+        """
+        import os, time
+        for i in range(8):
+            if os.fork() == 0:
+                mine = bytearray(700 << 20)
+                mine[::4096] = bytes(len(mine) // 4096)
+                time.sleep(60)
+        time.sleep(60)
+        """,
+        "use more than 2 GB of memory",
+    ),
+    "a clock that stands still": (
+        "import time\ntime.time = time.monotonic = lambda: 0.0\nwhile True: pass",
+        "did not finish within 1 s",
+    ),
+    "every signal ignored": (
+        """
+        import signal
+        for each in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+            try: signal.signal(each, signal.SIG_IGN)
+            except (OSError, ValueError): pass
+        while True: pass
+        """,
+        "did not finish within 1 s",
+    ),
+    "an alarm": (
+        "import signal, time; signal.setitimer(signal.ITIMER_REAL, 0.01); time.sleep(60)",
+        "SIGALRM",
+    ),
+    "a number that cannot be written": ("return [10**100_000]", "raised ValueError"),
+    "an error without end": ("raise ValueError('x' * 10**8)", "raised ValueError"),
+    "an error that is no text": ("raise ValueError(chr(0xD800) + '\\x1b[2J')", "raised ValueError"),
     "killed by itself": ("import os; os.kill(os.getpid(), 9)", "killed by SIGKILL"),
     "stopped by itself": ("import os, signal; os.kill(os.getpid(), signal.SIGSTOP)", ""),
     "a thread that kills it later": (
@@ -269,12 +326,44 @@ OUTSIDE = {
     "writes into the course": "import course_lib; open(course_lib.__file__, 'a').write('x')",
     "writes among the packages": "import torch; open(torch.__path__[0] + '/new.py', 'w')",
     "reads the grader's memory": "import os; open(f'/proc/{os.getppid()}/mem', 'rb').read(1)",
+    "reads what the server was started with": "import os; open(f'/proc/{os.getppid()}/environ').read()",
+    "reads the server's folder": "import os; os.listdir(f'/proc/{os.getppid()}/cwd')",
+    "reads a file that the server has open": "import os; open(f'/proc/{os.getppid()}/fd/3').read(1)",
+    "makes the server the first to be killed": "import os; open(f'/proc/{os.getppid()}/oom_score_adj', 'w').write('9')",
+    "takes another root": "import os; os.chroot('.')",
     "in another thread": "from concurrent.futures import ThreadPoolExecutor as P; P().submit(open, SOLUTION).result()",
     "in a process": "import subprocess; subprocess.run(['cat', SOLUTION], check=True)",
     "in a shell": "import subprocess; subprocess.run(f'echo x >> {PRIVATE}', shell=True, check=True)",
     "while it is loaded": "",
 }
+SYSTEM_CALLS = {
+    "limits the server's files": "import os, resource as r; r.prlimit(os.getppid(), r.RLIMIT_NOFILE, (9, 9))",
+    "limits the server's time": "import os, resource as r; r.prlimit(os.getppid(), r.RLIMIT_CPU, (1, 1))",
+    "limits it by a program": "import subprocess as s, os; s.run(['prlimit', f'-p{os.getppid()}', '-n9'], check=True)",
+    "slows the server down": "import os; os.setpriority(os.PRIO_PROCESS, os.getppid(), 19)",
+    "takes the server's cores": "import os; os.sched_setaffinity(os.getppid(), {0})",
+    "has the server run last": "import os; os.sched_setscheduler(os.getppid(), os.SCHED_IDLE, os.sched_param(0))",
+    "sets the clock": "import time; time.clock_settime(time.CLOCK_REALTIME, 0)",
+    **{
+        what: f"""
+        import ctypes, os, sys
+        c, server = ctypes.CDLL(None, use_errno=True), os.getppid()
+        if {call} == -1: raise OSError(ctypes.get_errno(), sys.argv)
+        """
+        for what, call in {
+            "traces the server": "c.ptrace(16, server, 0, 0)",
+            "seizes the server": "c.ptrace(0x4206, server, 0, 0)",
+            "reads the server's memory at once": "c.process_vm_readv(server, None, 0, None, 0, 0)",
+            "writes the server's memory": "c.process_vm_writev(server, None, 0, None, 0, 0)",
+            "takes a file of the server": "c.syscall(438, os.pidfd_open(server), 0, 0)",
+            "watches the machine": "c.syscall(298 if os.uname()[4] == 'x86_64' else 241, bytes(128), -1, 0, -1, 0)",
+            "makes namespaces": "c.unshare(0x10000000)",
+            "covers a folder": "c.mount(b'tmpfs', b'/tmp', b'tmpfs', 0, None)",
+        }.items()
+    },
+}
 SIGNALS = {
+    "signals it by a descriptor": "import os, signal as s; s.pidfd_send_signal(os.pidfd_open(os.getppid()), 9)",
     "stops the server": "import os, signal; os.kill(os.getppid(), signal.SIGSTOP)",
     "kills the server": "import os; os.kill(os.getppid(), 9)",
     "asks whether the server lives": "import os; os.kill(os.getppid(), 0)",
@@ -282,7 +371,7 @@ SIGNALS = {
 
 
 @pytest.mark.skipif(landlock.version() < 1, reason="needs Landlock, which this kernel does not have")
-@pytest.mark.parametrize("what", [*OUTSIDE, *SIGNALS])
+@pytest.mark.parametrize("what", [*OUTSIDE, *SYSTEM_CALLS, *SIGNALS])
 def test_an_answer_cannot_touch_what_is_not_its_own(what, tmp_path):
     if what in SIGNALS and landlock.version() < 6:
         pytest.skip("signals are confined from Linux 6.12 on")
@@ -291,17 +380,93 @@ def test_an_answer_cannot_touch_what_is_not_its_own(what, tmp_path):
     solution = ROOT / "course_lib/lessons/samplers/exercises.py"
     specimen = ROOT / "course_lib/lessons/samplers/answers/shard_indices/right_by_hand.py"
     names = f"SOLUTION, SPECIMEN, PRIVATE = {str(solution)!r}, {str(specimen)!r}, {str(private)!r}\n"
-    body = {**OUTSIDE, **SIGNALS}[what]
+    body = {**OUTSIDE, **SYSTEM_CALLS, **SIGNALS}[what]
     verdict = grade("samplers.shard_indices", names + (answer(body) if body else "open(SOLUTION)" + RIGHT))
     assert verdict.kind is VerdictKind.ERROR, repr(verdict)
     words = {
         "in a process": "CalledProcessError",
         "in a shell": "CalledProcessError",
+        "limits it by a program": "CalledProcessError",
         "links a solution": "OSError",
     }
     assert words.get(what, "PermissionError: an answer may read what Python reads") in verdict.headline
     assert [each.name for each in tmp_path.iterdir()] == ["private"]
     assert private.read_text() == "secret"
+
+
+#: What an answer may not reach: somebody who listens on this machine, and others.
+NETWORK = {
+    "a port of this machine": "socket.create_connection(TCP)",
+    "a port by the other protocol": "socket.create_connection(('::1', TCP[1]))",
+    "a port in a process": "import subprocess as s; s.run(['bash', '-c', f'>/dev/tcp/{TCP[0]}/{TCP[1]}'], check=True)",
+    "a datagram": "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.connect(TCP); s.send(b'x'); s.recv(1)",
+    "a socket without a path": "socket.socket(socket.AF_UNIX).connect(chr(0) + NAME)",
+    "another machine": "socket.create_connection(('192.0.2.1', 80))",
+    "a name": "socket.gethostbyname('example.org')",
+    "a page": "import urllib.request; urllib.request.urlopen('http://192.0.2.1/')",
+    "packets as they are": "socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)",
+    "the network of the server": "import os; os.open(f'/proc/{os.getppid()}/ns/net', 0)",
+}
+
+
+@pytest.mark.skipif(
+    not isolation.allowed(), reason="needs namespaces that users may make, which this system refuses"
+)
+@pytest.mark.parametrize("what", NETWORK)
+def test_an_answer_reaches_no_network(what):
+    name = f"ddp-course-test-{os.getpid()}"
+    with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(socket.AF_UNIX) as without_a_path:
+        without_a_path.bind(f"\0{name}")
+        without_a_path.listen()
+        body = f"import socket\nTCP, NAME = {tcp.getsockname()}, {name!r}\n{NETWORK[what]}"
+        verdict = grade("samplers.shard_indices", answer(body))
+        tcp.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            tcp.accept()
+    assert verdict.kind is VerdictKind.ERROR, repr(verdict)
+    no_network = "an answer may reach its own ranks, and no other network"
+    words = {
+        "a port in a process": "CalledProcessError",
+        "packets as they are": "PermissionError",
+        "the network of the server": "PermissionError",
+    }
+    assert words.get(what, no_network) in verdict.headline
+
+
+@pytest.mark.skipif(
+    not isolation.allowed(), reason="needs namespaces that users may make, which this system refuses"
+)
+def test_an_answer_is_not_given_ranks_that_nothing_confines(monkeypatch, tmp_path):
+    """It knows where the process is that starts ranks for every notebook, and asks as a kernel would."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.delenv(zygote.VARIABLE, raising=False)
+    zygote.start_zygote()
+    address = os.environ[zygote.VARIABLE]
+    asked = zygote.Request(zygote.compatibility_of(os.environ), dict(os.environ), "/", os.getpid())
+
+    def asks():
+        mine, theirs = socket.socketpair()
+        with theirs:
+            assert zygote._sent(address, asked, theirs, 2)
+        return mine.recv(1)
+
+    try:
+        assert asks(), "a kernel gets ranks"
+        body = f"""
+        import ctypes, os, socket
+        from realranks.ranks.codec import decode
+        from realranks.ranks.server import zygote
+        mine, theirs = socket.socketpair()
+        asked = decode(zygote.Request, {encode(asked)!r})
+        sent = zygote._sent({address!r}, asked, theirs, 2)
+        theirs.close()
+        assert False, ("refused", sent, mine.recv(1))
+        """
+        assert "('refused', True, b'')" in repr(grade("samplers.shard_indices", answer(body)))
+    finally:
+        os.remove(address)
+        monkeypatch.delenv(zygote.VARIABLE, raising=False)
 
 
 @pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="shared memory is no folder here")

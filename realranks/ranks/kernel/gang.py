@@ -100,6 +100,7 @@ class Gang(Wires):
         method: str | None = None,
         limits: dict[str, int] | None = None,
         environment: dict[str, str] | None = None,
+        isolated: bool = False,
         start: Start | None = None,
     ) -> None:
         """Start a gang; returns at once, `wait_ready` waits.
@@ -109,13 +110,15 @@ class Gang(Wires):
             init: False leaves `init_process_group` to the learner's code (RANK, MASTER_ADDR, ... are set all the same).
             limits: resource limits of each rank, by the name in the `resource` module.
             environment: variables added to the kernel's own.
-            start: who starts the ranks, where that is not this machine; then `method`, `limits` and `environment` are
-                its business.
+            isolated: let ranks reach each other and nothing else, where the system can do that (`isolation`).
+            start: who starts the ranks, where that is not this machine; then what these four say is its business.
 
         Raises:
             GangError, BackendError, LaunchError: one clear line each.
         """
-        self.start = start or LocalStart(world_size, backend, method, environment or {}, limits or {})
+        self.start = start or LocalStart(
+            world_size, backend, method, environment or {}, limits or {}, isolated
+        )
         super().__init__(self.start.lock)
         self.world_size = world_size
         self.init = init

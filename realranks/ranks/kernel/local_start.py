@@ -159,15 +159,19 @@ def rank_settings(init: bool, interface: str) -> dict[str, str]:
     }
 
 
-def start_store(launcher: Launcher, address: str) -> tuple[int, socket.socket]:
-    """Start a gang's store: the port of this address on which it listens, and the wire whose closing ends it."""
+def start_store(launcher: Launcher, address: str, *, isolated: bool = False) -> tuple[int, socket.socket]:
+    """Start a gang's store: the port of this address on which it listens, and the wire whose closing ends it.
+
+    Args:
+        isolated: in a network of the gang's own.
+    """
     listener = listen_on(address)
     port = int(listener.getsockname()[1])
     wire, theirs = socket.socketpair()
     null = os.open(os.devnull, os.O_WRONLY)
     try:
         fds = [theirs.fileno(), null, null, listener.fileno()]
-        launcher.start(StoreConfig(port, address), os.environ, fds)
+        launcher.start(StoreConfig(port, address, isolated=isolated), os.environ, fds)
     finally:
         os.close(null)
         theirs.close()
@@ -189,6 +193,7 @@ class LocalStart(Start):
         method: str | None,
         environment: Mapping[str, str],
         limits: Mapping[str, int],
+        isolated: bool = False,
     ) -> None:
         """Choose the backend and start to load torch; the parameters are those of `Gang`.
 
@@ -196,8 +201,8 @@ class LocalStart(Start):
             GangError, BackendError, LaunchError: why there can be no such ranks.
         """
         self.backend = validate_request(world_size, backend, method, environment)
-        self._request = (world_size, backend, method, environment, limits)
-        self.environment, self.limits = environment, limits
+        self._request = (world_size, backend, method, environment, limits, isolated)
+        self.environment, self.limits, self.isolated = environment, limits, isolated
         self.launcher = warm_up(method)
         self.lock = threading.RLock()
         self._store_wire: socket.socket | None = None
@@ -208,7 +213,7 @@ class LocalStart(Start):
 
     def begin(self, wires: Wires, init: bool) -> Iterator[GangLink]:
         """Ask for the gang's store, then for rank after rank, and have its wires listen to them; waits for none."""
-        port, self._store_wire = start_store(self.launcher, "127.0.0.1")
+        port, self._store_wire = start_store(self.launcher, "127.0.0.1", isolated=self.isolated)
         wires.watch(self.launcher.fileno(), self.launcher.pump)
         for rank in range(wires.world_size):
             config = RankConfig(

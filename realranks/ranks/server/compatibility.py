@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -79,7 +79,7 @@ def compatibility_of(environment: Mapping[str, str]) -> Compatibility:
             for key in sorted(environment)
             if key.startswith(_READ_WHEN_LOADED) and key not in _WRITTEN_BY_TORCH
         },
-        namespaces=tuple(_namespaces()),
+        namespaces=namespaces_of(os.getpid()),
     )
 
 
@@ -88,14 +88,16 @@ def _written(folder: Path) -> tuple[int, int]:
     return len(times), max(times)
 
 
-def _namespaces() -> Iterator[str]:
-    """Yield the namespaces that decide which network, processes and files this process sees (Linux).
+def namespaces_of(process: int) -> tuple[str, ...]:
+    """Return the namespaces that decide which network, processes and files a process sees (Linux).
 
     Containers may share a temporary folder. A rank that is forked in another network would look for its store there.
     """
+    found = []
     for name in ("ipc", "mnt", "net", "pid", "user"):
         with contextlib.suppress(OSError):
-            yield os.readlink(f"/proc/self/ns/{name}")
+            found.append(os.readlink(f"/proc/{process}/ns/{name}"))
+    return tuple(found)
 
 
 def server_environment() -> dict[str, str]:

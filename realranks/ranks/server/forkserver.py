@@ -21,7 +21,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from realranks.ranks.codec import decode, encode
@@ -29,11 +29,11 @@ from realranks.ranks.inside.worker import run_rank
 from realranks.ranks.messages import Body, decode_message, encode_message
 from realranks.ranks.process import die_with_parent, inherit_orphans, run_and_exit, take_turns
 from realranks.ranks.protocol import Decoder, Message
-from realranks.ranks.server import huge_pages, preload
+from realranks.ranks.server import huge_pages, isolation, preload
 from realranks.ranks.server.orphans import children, orphans_of_the_dead
-from realranks.ranks.server.store import host_store
+from realranks.ranks.server.store import host_store, listen_on
 from realranks.ranks.server.try_gpus import report_gpus
-from realranks.ranks.starting import Exited, Failed, Kill, ServerReady, Start, Started
+from realranks.ranks.starting import Exited, Failed, Kill, ServerReady, Start, Started, StoreConfig
 
 _DONE = object()
 _PATHS = "PYTHONPATH"
@@ -56,6 +56,7 @@ class Forkserver:
         self.idle_work: Iterator[None] | None = None
         self.started = 0
         self.living: dict[int, tuple[bytes, bytes]] = {}  # pid -> (MASTER_PORT, RANK)
+        self._isolated: dict[int, int] = {}  # MASTER_PORT -> pid of the store of an isolated gang
         self._decoder = Decoder()
         self._fds: list[int] = []
         self._due: dict[int, float] = {}
@@ -155,10 +156,40 @@ class Forkserver:
         if self.method == "spawn":
             return self._spawn(wanted, fds)
 
+        if wanted.store is not None and wanted.store.isolated and isolation.allowed():
+            return self._start_isolated_store(wanted.store, wanted, fds)
+        store = self._isolated.get(wanted.rank.store_port) if wanted.rank is not None else None
+
         def role() -> int:
             self._become(wanted, fds)
+            if store is not None:
+                isolation.enter(store)
+                enter_place(wanted)
             return run_role(wanted, fds[0])
 
+        return self._fork(role)
+
+    def _start_isolated_store(self, store: StoreConfig, wanted: Start, fds: list[int]) -> int:
+        made, make = os.pipe()
+
+        def role() -> int:
+            self._become(wanted, fds)
+            isolation.enter_new()
+            # The listener that has come keeps other gangs from this port, by which we tell them apart.
+            listener = listen_on(store.address, store.port)
+            os.write(make, b".")
+            return host_store(fds[0], replace(store, extra_fd=listener.detach()))
+
+        with open(made, "rb", 0) as answer:
+            try:
+                pid = self._fork(role)
+            finally:
+                os.close(make)
+            if answer.read(1):  # its ranks can follow now
+                self._isolated[store.port] = pid
+        return pid
+
+    def _fork(self, role: Callable[[], int]) -> int:
         pid = os.fork()
         if pid == 0:
             run_and_exit(role)
@@ -223,6 +254,7 @@ class Forkserver:
             ended = True
             if pid in self.living:
                 del self.living[pid]
+                self._isolated = {port: maker for port, maker in self._isolated.items() if maker != pid}
                 # What the rank started (data loader workers, forks) ends with it.
                 self._kill_group(pid)
                 code = os.waitstatus_to_exitcode(status)

@@ -34,9 +34,9 @@ def host_store(fd: int, config: StoreConfig) -> int:
     return 0
 
 
-def listen_on(address: str) -> socket.socket:
-    """Listen on a free port, picked by the system, at this machine's address."""
+def listen_on(address: str, port: int = 0) -> socket.socket:
+    """Listen on a port at this machine's address; 0 is a free one, picked by the system."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.bind((address, 0))
+    listener.bind((address, port))
     listener.listen(1024)
     return listener

@@ -19,15 +19,16 @@ import signal
 import socket
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
 from realranks.ranks.codec import MalformedError, decode
-from realranks.ranks.private_sockets import locked
+from realranks.ranks.private_sockets import locked, other_end
 from realranks.ranks.process import lives, name_process, run_and_exit
 from realranks.ranks.protocol import Decoder, ProtocolError
 from realranks.ranks.server import forkserver, huge_pages, preload
-from realranks.ranks.server.compatibility import Request, compatibility_of
+from realranks.ranks.server.compatibility import Request, compatibility_of, namespaces_of
 from realranks.ranks.server.orphans import children
 
 _REQUEST_SECONDS = 1.0
@@ -106,13 +107,18 @@ class _Zygote:
                 while (message := next(decoder.feed(chunk), None)) is None and chunk:
                     chunk = wire.recv(1 << 16)
                 request = decode(Request, message.data) if message is not None else None
-                if request and len(fds) == 2 and request.compatibility.fits(self.compatibility):
+                if request and len(fds) == 2 and self._fits(request, wire):
                     self.life.needed_now(request.server)
                     if not os.fork():
                         self._become(request, wire, *fds)
             finally:
                 for fd in fds:
                     os.close(fd)
+
+    def _fits(self, request: Request, wire: socket.socket) -> bool:
+        """Check that it asks for what this process can be; where it is, is asked of the system (`isolation`)."""
+        asks = namespaces_of(other_end(wire)[0])
+        return replace(request.compatibility, namespaces=asks).fits(self.compatibility)
 
     def _become(self, request: Request, wire: socket.socket, sock: int, log: int) -> NoReturn:
         """Become, in a forked child, the forkserver of the kernel at the other end of `sock`."""
