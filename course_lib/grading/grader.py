@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import tempfile
 import time
 
 from course_lib.grading.attempt import Tell, attempt
 from course_lib.grading.judge import judge, judge_source
 from course_lib.grading.likeness import names_like
-from course_lib.grading.process_limits import NothingLeft
+from course_lib.grading.process_limits import NothingLeft, folder_of_its_own
 from course_lib.grading.verdict import Verdict
 from course_lib.tasks import Task, find_task
 
@@ -55,7 +54,7 @@ def grade(
         return verdict
     started = time.monotonic()
     with (
-        tempfile.TemporaryDirectory(prefix="ddp-course-answer-", ignore_cleanup_errors=True) as folder,
+        folder_of_its_own() as folder,
         NothingLeft(),
     ):
         drawn_from = range(seed, seed + seeds)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,7 +19,7 @@ from course_lib.grading.attempt import AskedRanks, Attempt, Clock, End, EndedErr
 from course_lib.grading.gangs import Gangs
 from course_lib.grading.judge import MALFORMED, miss_of
 from course_lib.grading.known_answers import Specimen, known_answers
-from course_lib.grading.process_limits import NothingLeft, ProcessLimits
+from course_lib.grading.process_limits import NothingLeft, ProcessLimits, folder_of_its_own
 from course_lib.tasks.compared import fits
 from course_lib.tasks.precision import Tolerance
 from course_lib.tasks.task import Task, Trial
@@ -57,7 +56,7 @@ def names_like(task: Task, attempt: Attempt, tell: Tell | None = None) -> tuple[
     found: dict[frozenset[object], frozenset[str]] = {}
     # Not in the answer's own folder: what it has left there must not be what these import.
     with (
-        tempfile.TemporaryDirectory(prefix="ddp-course-answer-", ignore_cleanup_errors=True) as folder,
+        folder_of_its_own() as folder,
         NothingLeft(),
     ):
         try:

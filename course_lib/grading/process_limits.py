@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import stat
+import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import psutil
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 MAX_PROCESSES = 100
 MAX_MEMORY = 2 << 30
 MAX_FILES_BYTES = 256 << 20
+MAX_FILES = 10_000
 MAX_PRINTED = 1 << 30
 #: A storm of forks that is being ended makes new processes meanwhile; on a busy machine that takes its time.
 _END_SECONDS = 10.0
@@ -58,7 +61,10 @@ class ProcessLimits:
             raise OverLimitError(f"the ranks use more than {_size(MAX_MEMORY)} of memory")
         if sum(link.stdout.size + link.stderr.size for link in self.gang.links) > MAX_PRINTED:
             raise OverLimitError(f"more than {_size(MAX_PRINTED)} were printed")
-        if _size_of(self.folder) + _size_of_removed((*ranks, *started)) > MAX_FILES_BYTES:
+        size, number = _look_at_files(self.folder)
+        if number > MAX_FILES:
+            raise OverLimitError(f"more than {MAX_FILES} files were made")
+        if size + _size_of_removed((*ranks, *started)) > MAX_FILES_BYTES:
             raise OverLimitError(f"more than {_size(MAX_FILES_BYTES)} were written to files")
 
 
@@ -124,15 +130,46 @@ def _listed() -> bool:
     return os.path.exists(f"/proc/self/task/{os.getpid()}/children")
 
 
-def _size_of(folder: str) -> int:
-    total = 0
-    for count, (path, _, names) in enumerate(os.walk(folder)):
-        if count > 1000:
-            break
-        for name in names[:1000]:
-            with contextlib.suppress(OSError):
-                total += os.lstat(os.path.join(path, name)).st_size
-    return total
+def _look_at_files(folder: str) -> tuple[int, int]:
+    """Return the bytes of all files in a folder, and the number of files and folders; both as far as is of interest."""
+    size = number = 0
+    folders = [folder]
+    while folders and number <= MAX_FILES:
+        with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in itertools.islice(entries, MAX_FILES + 1):
+                number += 1
+                with contextlib.suppress(OSError):
+                    size += entry.stat(follow_symlinks=False).st_size
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+    return size, number
+
+
+@contextlib.contextmanager
+def folder_of_its_own() -> Iterator[str]:
+    """Make a folder for an answer's files, and remove it, whatever is in it."""
+    folder = tempfile.mkdtemp(prefix="ddp-course-answer-")
+    try:
+        yield folder
+    finally:
+        remove_folder(folder)
+
+
+def remove_folder(folder: str) -> None:
+    """Remove a folder, however deep it is; `shutil.rmtree`, which is recursive, would fail."""
+    numbers = itertools.count()
+    left = [folder]
+    while left:
+        here = left.pop()
+        with contextlib.suppress(OSError):
+            for entry in list(os.scandir(here)):
+                if entry.is_dir(follow_symlinks=False):
+                    os.chmod(entry.path, 0o700)
+                    left.append(f"{folder}-{next(numbers)}")
+                    os.rename(entry.path, left[-1])
+                else:
+                    os.unlink(entry.path)
+            os.rmdir(here)
 
 
 class NothingLeft:

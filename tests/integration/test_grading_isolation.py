@@ -40,6 +40,12 @@ class Quick(ShardIndices):
     seconds = 1.0
 
 
+class Patient(ShardIndices):
+    """The same task for what takes its time where other tests run beside this one."""
+
+    seconds = 60.0
+
+
 def answer(body):
     """An answer that does something first, and is right otherwise."""
     return RIGHT.replace(
@@ -114,6 +120,26 @@ NASTY = {
             for _ in range(6): kept[-1].write(bytes(10**7))
         """,
         "were written to files",
+    ),
+    "empty files": ("for i in range(10**6): open(f'{i}', 'w').close()", "files were made"),
+    "a deep folder": (
+        "import os, time\nfor _ in range(2000):\n    os.mkdir('deeper')\n    os.chdir('deeper')\ntime.sleep(60)",
+        "did not finish within 1 s",
+    ),
+    "an error with a long name": ("raise type('X' * 10**6, (Exception,), {})", "(1,000,000 characters)"),
+    "modules removed": ("import sys; sys.meta_path.clear(); sys.modules.clear()", "raised"),
+    "builtins removed": (
+        "import builtins\nfor name in ('open', 'len', 'print'): setattr(builtins, name, None)",
+        "",
+    ),
+    "another program": ("import os; os.execv('/bin/true', ['true'])", "exit code 0"),
+    "the store filled": (
+        """
+        import torch.distributed as dist
+        store = dist.distributed_c10d._get_default_store()
+        for i in range(10**6): store.set(str(i), "x" * 10**7)
+        """,
+        "",
     ),
     "files without a name": (
         """
@@ -204,7 +230,7 @@ NASTY = {
 def test_a_nasty_answer_gets_a_verdict_and_nothing_is_left(what):
     body, expected = NASTY[what]
     endless = not expected or "did not finish" in expected
-    verdict = grade(Quick() if endless else ShardIndices(), answer(body))
+    verdict = grade(Quick() if endless else Patient(), answer(body))
     assert verdict.kind is VerdictKind.ERROR, repr(verdict)
     assert expected in repr(verdict)
     assert not os.path.exists("/tmp/ddp-course-was-here")

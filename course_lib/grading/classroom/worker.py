@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
-import shutil
 import signal
 import socket
 import sys
@@ -17,6 +16,7 @@ import threading
 
 from course_lib.grading.classroom.messages import Failed, Grade, Graded
 from course_lib.grading.grader import grade
+from course_lib.grading.process_limits import remove_folder
 from realranks.ranks.kernel.launcher import close_for_good, warm_up
 from realranks.ranks.messages import Body, decode_message, encode_message
 from realranks.ranks.protocol import BlockingChannel, Message
@@ -41,7 +41,7 @@ def _listen(channel: BlockingChannel, jobs: queue.SimpleQueue[Message], folder: 
         jobs.put(message)
     # Whatever the main thread is doing: the grader does not need it any more.
     close_for_good()
-    shutil.rmtree(folder, ignore_errors=True)
+    remove_folder(folder)
     with contextlib.suppress(OSError):
         os.rmdir(os.path.dirname(folder))  # the last worker of a process that was killed
     os._exit(0)

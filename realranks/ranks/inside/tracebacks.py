@@ -20,7 +20,7 @@ from realranks.outcome.steady import steady_message
 from realranks.own_code import is_ours
 
 _SHOWN_REPR = 20_000
-_SHOWN_MESSAGE = 10_000
+_SHOWN_MESSAGE, _SHOWN_NAME = 10_000, 200
 #: Python's own ways to what every exception and every class has: a class of the learner's may override the usual ones.
 _TRACEBACK = BaseException.__dict__["__traceback__"]
 _NAME, _MRO = type.__dict__["__name__"], type.__dict__["__mro__"]
@@ -57,7 +57,7 @@ def _report(error: BaseException) -> RankError:
     learners = [frame for frame in frames if is_learners(frame.file)]
     last = learners[-1] if learners else None
     message = _shortened(_safely(str, error))
-    name = type(error).__name__
+    name = _shortened(type(error).__name__, _SHOWN_NAME)
     if isinstance(error, SyntaxError) and error.filename:
         full = "".join(traceback.format_exception_only(type(error), error))
         short = full
@@ -79,7 +79,7 @@ def _report_barely(error: BaseException, broken: BaseException) -> RankError:
     """Report an exception from what Python itself knows of it, without calling methods of its class."""
     frames = [entry for entry in _walk(_TRACEBACK.__get__(error)) if not is_ours(entry.file)]
     last = next((frame for frame in reversed(frames) if is_learners(frame.file)), None)
-    name = _NAME.__get__(type(error))
+    name = _shortened(_NAME.__get__(type(error)), _SHOWN_NAME)
     message = f"<it cannot be described: {_NAME.__get__(type(broken))}>"
     text = "\n".join([*_folded(frames), f"{name}: {message}"])
     return RankError(

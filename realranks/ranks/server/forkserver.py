@@ -15,6 +15,7 @@ import contextlib
 import itertools
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -41,6 +42,8 @@ _PATHS = "PYTHONPATH"
 _QUIET = 0.02
 #: Who has started so many processes will start more: what makes each cheaper no longer waits for an idle moment.
 _MANY = 40
+#: What the store of an isolated gang may use of memory: ranks can put into it what they like.
+_STORE_BYTES = 2 << 30
 #: Programs that a rank's process has started to clean up when it has ended (Python's for shared memory, and torch's):
 #: they see its end, clean up and end by themselves. Were they killed with it, what it has left in /dev/shm would stay.
 _CLEANUP_HELPERS = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
@@ -175,6 +178,7 @@ class Forkserver:
         def role() -> int:
             self._become(wanted, fds)
             isolation.enter_new()
+            resource.setrlimit(resource.RLIMIT_DATA, (_STORE_BYTES, _STORE_BYTES))
             # The listener that has come keeps other gangs from this port, by which we tell them apart.
             listener = listen_on(store.address, store.port)
             os.write(make, b".")
