@@ -24,9 +24,8 @@ from __future__ import annotations
 
 import operator
 import random
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from course_lib.tasks.precision import Tolerance
@@ -389,20 +388,3 @@ def recognise_by_message(outcome: Outcome, texts: Mapping[str, str]) -> Recognis
     """Return the first misconception whose text, in torch's own words, is in an error of this outcome."""
     messages = " ".join(error.message for error in outcome.errors.values())
     return next((name for text, name in texts.items() if text in messages), None)
-
-
-def recognise_by_blindness(
-    missed: Collection[str], found: Collection[str], blind: Mapping[str, Collection[str]]
-) -> Recognised:
-    """Return the fewest misconceptions that together are blind to exactly what was missed, or None.
-
-    Args:
-        missed: kinds of fault that an answer has not seen. found: those that it has seen.
-        blind: for each misconception, in the order of gravity, the kinds that it cannot see.
-    """
-    for count in (1, 2, 3):
-        for names in combinations(blind, count):
-            unseen = {kind for name in names for kind in blind[name]} & {*missed, *found}
-            if missed and unseen == set(missed):
-                return names
-    return None

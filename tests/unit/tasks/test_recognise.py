@@ -5,7 +5,6 @@ from types import SimpleNamespace
 from course_lib.tasks.task import (
     Model,
     Trial,
-    recognise_by_blindness,
     recognise_by_message,
     recognise_by_models,
     recognise_by_name,
@@ -99,13 +98,3 @@ def test_what_torch_says_on_any_rank_is_recognised_the_first_text_first():
     texts = {"ready only once": "around_the_wrapper", "no len()": "like_a_list"}
     assert recognise_by_message(outcome, texts) == "around_the_wrapper"
     assert recognise_by_message(outcome, {"something else": "unknown"}) is None
-
-
-def test_blindness_is_explained_by_the_fewest_that_miss_exactly_this():
-    blind = {"norms": ["reversed"], "none": ["missing"], "weights": ["reversed", "missing"]}
-    assert recognise_by_blindness(["reversed"], ["missing"], blind) == ("norms",)
-    assert recognise_by_blindness(["reversed", "missing"], [], blind) == ("weights",)
-    assert recognise_by_blindness(["reversed", "nudged"], [], blind) is None
-    assert recognise_by_blindness([], ["reversed"], blind) is None
-    two = {"norms": ["reversed"], "none": ["missing"]}
-    assert recognise_by_blindness(["reversed", "missing"], ["nudged"], two) == ("norms", "none")

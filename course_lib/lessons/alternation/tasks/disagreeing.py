@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from random import Random
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from course_lib.tasks import toys
-from course_lib.tasks.compared import compared
-from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, gate, recognise_by_blindness
+from course_lib.tasks.compared import Compared, compared
+from course_lib.tasks.task import Miss, Trial, check, gate
 from course_lib.tasks.weights import drawn, network
-from realranks.outcome.outcome import Kind, Outcome
 
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn.parallel import DistributedDataParallel
 
 _SIZES = (4, 3, 5, 2)
-_HOW = ("equal", "two_backwards", "nudged", "slightly", "reversed", "nan", "missing")
+_HOW = ("equal", "two_backwards", "reversed", "nudged", "slightly", "nan", "missing")
 _NAMES = [f"{layer}.{kind}" for layer in (0, 2, 4) for kind in ("weight", "bias")]
 
 
@@ -35,14 +34,10 @@ class Case(TypedDict):
     rank: int
 
 
-class Seen(TypedDict):
-    """The names returned, and whether the gradients are still what they were."""
-
-    names: list[str]
-    kept: bool
-
-
-ThisTrial = Trial[Case, Seen, list[str]]
+#: Whether the gradients are still what they were (`kept`) and, by the case's `how`, the names: differences of each kind
+#: are overlooked independently.
+Seen = dict[str, Any]
+ThisTrial = Trial[Case, Seen, dict[str, list[Seen]]]
 
 
 def _changed(gradient: Tensor | None, how: str) -> Tensor | None:
@@ -51,12 +46,13 @@ def _changed(gradient: Tensor | None, how: str) -> Tensor | None:
     if how == "reversed":
         return gradient.flatten().flip(0).view_as(gradient).clone()
     changed = gradient.clone()
-    last = changed.view(-1)[-1:]
-    last += {"nudged": 0.05, "nan": math.nan}.get(how, last * 3e-7 + 1e-12)  # also where it is 0
+    flat = changed.view(-1)
+    place = flat.abs().argmax() if how == "slightly" else -1  # the largest number: `allclose` overlooks it
+    flat[place] += {"nudged": 0.05, "nan": math.nan}.get(how, 2.5e-7)
     return changed
 
 
-class Disagreeing(Task[Case, Seen, list[str]]):
+class Disagreeing(Compared[Case, Seen, Seen]):
     """The check that finds gradients which are not the same on all ranks."""
 
     name = "alternation.disagreeing"
@@ -70,7 +66,7 @@ class Disagreeing(Task[Case, Seen, list[str]]):
             odd = sorted(chance.sample(range(6), 2))
             # The last rank and one in the middle differ somewhere, whatever is drawn. gloo's MIN and MAX lose a NaN of
             # rank 0.
-            fixed = {"nudged": world_size - 1, "reversed": world_size // 2, "nan": 0}
+            fixed = {"nudged": world_size // 2, "reversed": world_size - 1, "nan": 0}
             rank = fixed.get(how, chance.randrange(world_size))
             yield {"seed": chance.randint(1, 10**6), "how": how, "odd": odd, "rank": rank}
 
@@ -80,7 +76,7 @@ class Disagreeing(Task[Case, Seen, list[str]]):
             "equal": f"equal gradients, and none of {names} on any rank",
             "two_backwards": "two forwards and then two backwards",
             "nudged": f"one number in the gradients of {names} changed on rank {case['rank']}",
-            "slightly": f"one number in the gradients of {names} changed in its last digit on rank {case['rank']}",
+            "slightly": f"one number in the gradients of {names} changed by 0.00000025 on rank {case['rank']}",
             "reversed": f"the gradients of {names} reversed on rank {case['rank']}",
             "nan": f"NaN in the gradients of {names} on rank {case['rank']}",
             "missing": f"no gradients of {names} on rank {case['rank']}, and zeros on the others",
@@ -113,14 +109,12 @@ class Disagreeing(Task[Case, Seen, list[str]]):
             old is new if old is None or new is None else old.allclose(new, rtol=0, atol=0, equal_nan=True)
             for old, new in zip(before, after, strict=True)
         )
-        return {"names": names, "kept": kept}
+        return {case["how"]: names, "kept": kept}
 
-    def oracle(self, case: Case, world_size: int) -> list[str]:
-        if world_size == 1 or case["how"] == "equal":
-            return []
-        if case["how"] == "two_backwards":
-            return sorted(_NAMES)
-        return sorted(_NAMES[index] for index in case["odd"])
+    def oracle(self, case: Case, world_size: int) -> dict[str, list[Seen]]:
+        odd = [] if world_size == 1 or case["how"] == "equal" else case["odd"]
+        names = _NAMES if odd and case["how"] == "two_backwards" else [_NAMES[index] for index in odd]
+        return {"right": [{case["how"]: sorted(names), "kept": True}] * world_size}
 
     gives_names = gate("Every rank returns a list of names.", "rank {rank} returned {given}")
 
@@ -128,56 +122,30 @@ class Disagreeing(Task[Case, Seen, list[str]]):
         "The gradients are still what they were.",
         "with {case}, the check has changed gradients on rank {rank} of {ranks}",
         of="kept",
-        right=lambda *_: True,
         known="gradients_changed",
     )
 
-    @check("Every rank returns the names of the parameters whose gradients differ between ranks.")
-    def right(self, trial: ThisTrial) -> Miss | None:
-        """The same names on all ranks."""
+    @check("All ranks return the same names.")
+    def same(self, trial: ThisTrial) -> Miss | None:
+        how = trial.case["how"]
+        first = trial.seen[0][how]
         for rank, seen in trial.seen.items():
-            if seen["names"] != trial.oracle:
+            if seen[how] != first:
                 return Miss(
-                    f"with {self.describe(trial.case)}, rank {rank} of {trial.world_size} returned {seen['names']}; "
-                    f"it should be {trial.oracle}"
+                    f"with {self.describe(trial.case)}, rank 0 of {trial.world_size} returned {first}, and rank {rank} "
+                    f"{seen[how]}",
+                    "own_view",
                 )
         return None
 
-    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
-        if any(not seen["kept"] for trial in trials for seen in trial.seen.values()):
-            return "gradients_changed"
-        plain = [t.with_seen({rank: s["names"] for rank, s in t.seen.items()}) for t in trials]
-        if any(len({tuple(names) for names in trial.seen.values()}) > 1 for trial in plain):
-            return "own_view"
-        equal = [t for t in plain if t.world_size > 1 and t.case["how"] == "equal"]
-        if any(len(t.seen[0]) == len(_NAMES) - len(t.case["odd"]) for t in equal):
-            return "no_values"
-        wrong = [t for t in plain if any(names != t.oracle for names in t.seen.values())]
-        some = [t for t in wrong if any(t.seen.values())]
-        if any(t.case["how"] != "slightly" or not {*t.oracle}.issuperset(t.seen[0]) for t in some):
-            return None  # something was named, but not what differs; a tolerance may let one of two through
-        missed = {trial.case["how"] for trial in wrong}
-        seen = {t.case["how"] for t in plain if t.oracle and t not in wrong}
-        if seen & missed - {"slightly"}:
-            return None  # it depends on the rank that differs; a tolerance lets some through
-        found = recognise_by_blindness(missed, seen, _BLIND)
-        names = (found,) if isinstance(found, str) else found or ()
-        return tuple(dict.fromkeys(name.partition("/")[0] for name in names))
-
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
-        """Recognise a missing gradient: only its case lets the ranks part, after every other case went through."""
-        ways = [trial.case["how"] for trial in trials if trial.world_size == outcome.world_size]
-        if ways == list(_HOW[:-1]) and outcome.kind is not Kind.OK:
-            return "missing_gradient"
-        return self.recognise(trials)
-
-
-#: For each misconception the differences that it does not see.
-_BLIND = {
-    "weights_compared": _HOW,
-    "only_norms": ("reversed",),
-    "only_norms/roughly": ("reversed", "slightly"),
-    "tolerance": ("slightly",),
-    "missing_gradient": ("missing",),
-    "nan_passed": ("nan",),
-}
+    @check("Every rank returns the names of the parameters whose gradients differ between ranks.")
+    def right(self, trial: ThisTrial) -> Miss | None:
+        how = trial.case["how"]
+        for rank, seen in trial.seen.items():
+            right = trial.oracle["right"][rank][how]
+            if seen[how] != right:
+                return Miss(
+                    f"with {self.describe(trial.case)}, rank {rank} of {trial.world_size} returned {seen[how]}; it "
+                    f"should be {right}"
+                )
+        return None

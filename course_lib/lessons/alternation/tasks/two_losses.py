@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import TYPE_CHECKING, Any, TypedDict
 from unittest.mock import patch
 
 from course_lib.tasks import toys
 from course_lib.tasks.compared import Compared, compared, same_everywhere
-from course_lib.tasks.task import Recognised, Trial, WrongKind, gate, recognise_by_message
+from course_lib.tasks.task import Trial, WrongKind, gate
 from course_lib.tasks.weights import ROUNDING, drawn, fill, numbers
-from realranks.outcome.outcome import Kind, Outcome
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.nn.parallel import DistributedDataParallel
 
 _STEPS, _RATE = 4, 0.1
-#: By misconception; a slash and a variant may follow.
-_WAYS = ("right", "weights_lost", "detached/left", "detached/right")
 Batch = tuple["Tensor", "Tensor | None", "Tensor | None"]
 
 
@@ -110,14 +107,7 @@ class TwoLosses(Compared[Case, Seen, Found]):
         }
 
     def oracle(self, case: Case, world_size: int) -> dict[str, list[Found]]:
-        ways = {way: _train_alone(case, world_size, way) for way in _WAYS}
-        weights, local = ways["right"]
-        found: dict[str, list[Found]] = {
-            way: [{"weights": end, "losses": _mean(losses)}] * world_size
-            for way, (end, losses) in ways.items()
-        }
-        found["local_losses"] = [{"weights": weights, "losses": losses} for losses in local]
-        return found
+        return {"right": [_train_alone(case, world_size)] * world_size}
 
     gives_losses = gate(
         "Every rank returns two losses for each step.", "with {case}, rank {rank} returned {given}"
@@ -152,19 +142,6 @@ class TwoLosses(Compared[Case, Seen, Found]):
         "with {case} on {gang}, the losses of rank {rank} are off by up to {gap:.2g}",
         of="losses",
     )
-
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
-        """Go by DDP's own messages; a hang is a rank whose unused head is missing from the average."""
-        unused = any(trial.world_size == outcome.world_size for trial in trials)  # only in the second case
-        texts = {
-            "mark a variable ready only once": "backward_each",
-            "through the graph a second time": "backward_each",
-            "gradient which is undefined": "flag_instead",
-            "not compatible with static_graph": "flag_instead",
-            "Expected to have finished reduction": "head_unused" if unused else "detached",
-        }
-        known = recognise_by_message(outcome, texts) or self.recognise(trials)
-        return known or ("head_unused" if unused and outcome.kind is Kind.HANG else None)
 
 
 def _net(seed: int) -> nn.Module:
@@ -202,29 +179,20 @@ def _read(result: object) -> list[float]:
     return [loss for step in steps for loss in step]
 
 
-def _mean(losses: Sequence[Sequence[float]]) -> list[float]:
-    """Return the means over the ranks."""
-    return [sum(each) / len(losses) for each in zip(*losses, strict=True)]
-
-
-def _train_alone(case: Case, world_size: int, way: str) -> tuple[list[float], list[list[float]]]:
-    """Train one process without DDP; return the final weights, and each rank's losses of all steps."""
+def _train_alone(case: Case, world_size: int) -> Found:
+    """Train one process without DDP on the batches of all ranks."""
     import torch
 
-    net, left_out = _net(case["seed"]), way.partition("/")[2]
+    net, losses = _net(case["seed"]), []
     optimizer = torch.optim.SGD(net.parameters(), lr=_RATE)
-    factors = [1.0, 1.0] if way == "weights_lost" else case["weights"]
-    losses: list[list[float]] = [[] for _ in range(world_size)]
     for step in zip(*(_batches(case, rank) for rank in range(world_size)), strict=True):
         optimizer.zero_grad()
-        for mine, (x, *targets) in zip(losses, step, strict=True):
-            for name, output, target, factor in zip(("left", "right"), net(x), targets, factors, strict=True):
-                if target is None:
-                    mine.append(0.0)
-                    continue
-                loss = torch.nn.functional.mse_loss(output, target)
-                mine.append(loss.item())
-                if name != left_out:
-                    (factor * loss / world_size).backward(retain_graph=True)
+        both = torch.zeros(2)
+        for x, *targets in step:
+            for head, (output, target) in enumerate(zip(net(x), targets, strict=True)):
+                if target is not None:
+                    both[head] += torch.nn.functional.mse_loss(output, target) / world_size
+        (both @ torch.tensor(case["weights"])).backward()
         optimizer.step()
-    return numbers(net.parameters()), losses
+        losses += both.tolist()
+    return {"weights": numbers(net.parameters()), "losses": losses}

@@ -1,4 +1,4 @@
-"""A network that runs out of memory at a chosen place, and what training with it gives: rightly, and otherwise.
+"""A network that runs out of memory at a chosen place, and what one process gets that never does.
 
 Torch is imported where it is used: this module is loaded in the kernel too.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from course_lib.tasks.weights import added, drawn, fill, numbers
+from course_lib.tasks.weights import drawn, fill, numbers
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -58,46 +58,6 @@ class Trap:
     """The place where a network runs out of memory from now on."""
 
     place: Place | None = None
-
-
-@dataclass(frozen=True)
-class Way:
-    """A way to deal with ranks that have failed.
-
-    Attributes:
-        divides: the sum of gradients by the good ranks, or by all.
-        counts: the mean over samples, or over ranks (of their means).
-        partial: what a failed rank has of its gradient is added.
-        skips: no step at all when any rank has failed.
-        stays: no step when all ranks have failed; else one with a gradient of zeros.
-        thaws: frozen parameters get a gradient of zeros.
-    """
-
-    divides: Literal["good", "all"] = "good"
-    counts: Literal["samples", "ranks"] = "samples"
-    partial: bool = False
-    skips: bool = False
-    stays: bool = True
-    thaws: bool = False
-
-
-_BY_SAMPLES = {
-    "right": Way(),
-    "zeros_counted": Way("all"),
-    "zeros_counted/stepped": Way("all", stays=False),
-    "skipped_by_all": Way(skips=True),
-    "half_gradient": Way(partial=True),
-    "half_gradient/all": Way("all", partial=True),
-    "half_gradient/stepped": Way("all", partial=True, stays=False),
-    "nobody_good": Way(stays=False),
-    "frozen_moved": Way(thaws=True),
-}
-#: By misconception; a slash and a variant may follow.
-WAYS = {
-    **_BY_SAMPLES,
-    "ranks_counted": Way(counts="ranks"),
-    **{f"{name}/ranks": replace(way, counts="ranks") for name, way in _BY_SAMPLES.items() if name != "right"},
-}
 
 
 def is_the_trap(message: str) -> bool:
@@ -200,56 +160,18 @@ def optimizer_of(case: Case, net: nn.Module) -> Optimizer:
     return torch.optim.SGD(net.parameters(), lr=0.2, momentum=0.9)
 
 
-def at_work(case: Case, ranks: int, way: Way) -> Way:
-    """Reduce a way to what makes a difference in this case."""
-    places = [one["place"] for one in case["fails"]]
-    nobody = any(None not in [place_of(case, step, rank) for rank in range(ranks)] for step in range(STEPS))
-    return replace(
-        way,
-        divides=way.divides if places else "good",
-        counts=way.counts if ranks > 1 else "samples",
-        partial=way.partial and any(isinstance(place, int) for place in places),
-        skips=way.skips and bool(places),
-        stays=way.stays or not nobody,
-        thaws=way.thaws and case["kind"] == "frozen",
-    )
-
-
-def trained(case: Case, ranks: int, way: Way) -> list[list[float]]:
-    """Return the weights after each step, in one process."""
+def trained(case: Case, ranks: int) -> list[list[float]]:
+    """Return the weights after each step of one process that leaves out the batches of ranks that fail."""
     import torch
 
     net = network(case, Trap())
     optimizer, after = optimizer_of(case, net), []
-    parameters = [p for p in net.parameters() if p.requires_grad]
-    frozen = [p for p in net.parameters() if not p.requires_grad]
-    for step in range(STEPS):
-        parts, weights, good = [], [], []
-        for rank in range(ranks):
-            inputs, targets = batch(case, step, rank)
-            losses = losses_of(net(inputs), targets)
-            gradients = torch.autograd.grad(losses.mean(), parameters)
-            place = place_of(case, step, rank)
-            weights.append(len(inputs) if way.counts == "samples" else 1)
-            good.append(place is None)
-            part = _is_added(net, place, way)
-            parts.append(
-                [weights[-1] * (g if kept else 0 * g) for g, kept in zip(gradients, part, strict=True)]
-            )
-        if all(good) or not (way.skips or (way.stays and not any(good))):
-            counted = [w for w, fine in zip(weights, good, strict=True) if fine or way.divides == "all"]
-            for parameter, *pieces in zip(parameters, *parts, strict=True):
-                parameter.grad = added(pieces) / max(1, sum(counted))
-            for parameter in frozen:
-                parameter.grad = torch.zeros_like(parameter) if way.thaws else None
+    for step in range(STEPS - (case["kind"] == "other")):  # an error of another kind ends the last one
+        batches = [batch(case, step, rank) for rank in range(ranks) if place_of(case, step, rank) is None]
+        if batches:
+            optimizer.zero_grad()
+            losses = torch.cat([losses_of(net(inputs), targets) for inputs, targets in batches])
+            losses.mean().backward()
             optimizer.step()
         after.append(numbers(net.parameters()))
     return after
-
-
-def _is_added(net: nn.Module, place: Place | None, way: Way) -> list[bool]:
-    """Return, for each parameter that is trained, whether this rank's gradient is added."""
-    arrived = LAYERS if place is None else place if way.partial and isinstance(place, int) else 0
-    late = [f"layers.{number}." for number in range(LAYERS - arrived, LAYERS)]
-    names = [name for name, parameter in net.named_parameters() if parameter.requires_grad]
-    return [place is None or name.startswith(tuple(late)) for name in names]

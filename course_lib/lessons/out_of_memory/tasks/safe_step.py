@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.lessons.out_of_memory.tasks import hungry
-from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, recognise_by_name
+from course_lib.tasks.compared import Compared
+from course_lib.tasks.task import Miss, Trial, check
 from course_lib.tasks.toys import ranks_text
 from course_lib.tasks.weights import ROUNDING, close, farthest, numbers
-from realranks.outcome.outcome import Kind, Outcome, RankError
+from realranks.outcome.outcome import RankError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,20 +33,23 @@ _PLACES: dict[hungry.Place, str] = {
 }
 
 
-class Seen(TypedDict):
-    """Weights and running statistics after each step, and what was raised in the last one."""
+class Trained(TypedDict):
+    """The weights after each step."""
 
     after: list[list[float]]
+
+
+class Seen(Trained):
+    """The running statistics after each step, too, and what was raised in the last one."""
+
     statistics: list[list[float]]
     raised: str | None
 
 
-#: For `right` and for each misconception, the weights after each step.
-Oracle = dict[str, list[list[float]]]
-ThisTrial = Trial[hungry.Case, Seen, Oracle]
+ThisTrial = Trial[hungry.Case, Seen, dict[str, list[Trained]]]
 
 
-class SafeStep(Task[hungry.Case, Seen, Oracle]):
+class SafeStep(Compared[hungry.Case, Seen, Trained]):
     """A training step that survives an out-of-memory error on any rank, at any place."""
 
     name = "out_of_memory.safe_step"
@@ -131,10 +134,8 @@ class SafeStep(Task[hungry.Case, Seen, Oracle]):
             seen["statistics"].append(numbers(net.buffers()))
         return seen
 
-    def oracle(self, case: hungry.Case, world_size: int) -> dict[str, Callable[[], list[list[float]]]]:
-        trained = cache(lambda way: hungry.trained(case, world_size, way))
-        at_work = {name: hungry.at_work(case, world_size, way) for name, way in hungry.WAYS.items()}
-        return {name: partial(trained, way) for name, way in at_work.items()}
+    def oracle(self, case: hungry.Case, world_size: int) -> dict[str, list[Trained]]:
+        return {"right": [{"after": hungry.trained(case, world_size)}] * world_size}
 
     @check("All ranks have the same weights after each step, bit by bit.")
     def equal(self, trial: ThisTrial) -> Miss | None:
@@ -153,7 +154,7 @@ class SafeStep(Task[hungry.Case, Seen, Oracle]):
         """The mean over the samples of all others; no step where there are none."""
         for rank, seen in sorted(trial.seen.items()):
             for step, weights in enumerate(seen["after"]):
-                right = trial.oracle["right"][step]
+                right = trial.oracle["right"][rank]["after"][step]
                 if not close(weights, right):
                     gap = farthest(weights, right)
                     off = f"are off by up to {gap:.2g}" if math.isfinite(gap) else "are NaN"
@@ -183,36 +184,11 @@ class SafeStep(Task[hungry.Case, Seen, Oracle]):
             return Miss(f"{self._where(trial)}: rank {quiet[0]} raised nothing", "catches_everything")
         return None
 
-    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
-        return recognise_by_name(
-            trials,
-            hungry.WAYS,
-            lambda trial, name: trial.on_all_ranks(trial.oracle[name][: _steps(trial)]),
-            lambda seen, right: all(map(close, seen["after"], right)),
-        )
-
     def explain_error(self, error: RankError) -> str:
         """Recognise the trap's allocation by its size."""
         if not hungry.is_the_trap(error.message):
             return ""
         return "let the task's own out-of-memory error through: this batch does not fit, and the step must survive it."
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
-        """Go by the first failure that was not survived: it shows what the answer does handle."""
-        if outcome.kind is Kind.OK:
-            return self.recognise(trials)
-        went_well = {trial.case["kind"] for trial in trials if trial.world_size == outcome.world_size}
-        if "other" in went_well:
-            before = self.recognise(trials)
-            return (*((before,) if isinstance(before, str) else before or ()), "own_part")
-        raised = " ".join(str(error) for error in outcome.errors.values())
-        if "finished reduction" in raised or (outcome.kind is Kind.HANG and "forward" not in went_well):
-            return "swallowed"
-        return "forward_only" if "forward" in went_well and "backward" not in went_well else None
-
     def _where(self, trial: ThisTrial) -> str:
         return f"on {ranks_text(trial.world_size)}, {self.describe(trial.case)}"
-
-
-def _steps(trial: ThisTrial) -> int:
-    return hungry.STEPS - 1 if trial.case["kind"] == "other" else hungry.STEPS

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from random import Random
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from course_lib.tasks.task import Miss, Recognised, Task, Trial, check, recognise_by_blindness
+from course_lib.tasks.task import Miss, Task, Trial, check
 from realranks.outcome.fold import rank_list
-from realranks.outcome.outcome import Kind, Outcome
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 _PARAMETERS = ("encoder.weight", "head.weight", "head.bias")
 _MEANS, _COUNTER = "norm.running_mean", "norm.num_batches_tracked"
 #: What is done to the model; the first two leave it equal on all ranks.
-_WAYS = ("equal", "nan", "nudged", "permuted", "buffer", "counter", "two")
+_WAYS = ("equal", "nan", "buffer", "nudged", "permuted", "counter", "two")
 
 
 class Place(TypedDict):
@@ -36,14 +35,14 @@ class Case(TypedDict):
     odd: list[Place]
 
 
-class Seen(TypedDict):
-    """The error's message, and whether the model is unchanged."""
+#: The error's `message`, whether the model is unchanged (`kept`) and, by the case's `how`, whether anything was raised:
+#: differences of each kind are overlooked independently.
+Seen = dict[str, Any]
+ThisTrial = Trial[Case, Seen, dict[str, list[Seen]]]
 
-    message: str | None
-    kept: bool
 
-
-ThisTrial = Trial[Case, Seen, bool]
+def _differs(case: Case) -> bool:
+    return case["how"] not in _WAYS[:2]
 
 
 def _model(seed: int) -> nn.Module:
@@ -77,7 +76,7 @@ def _changed(tensor: Tensor, how: str) -> None:
         flat[-1] += {"nudged": 2e-6, "nan": float("nan")}.get(how, 0.25)
 
 
-class AssertInSync(Task[Case, Seen, bool]):
+class AssertInSync(Task[Case, Seen, dict[str, list[Seen]]]):
     """An alarm that rings on all ranks alike, and says what differs and where."""
 
     name = "synchronised.assert_in_sync"
@@ -126,10 +125,10 @@ class AssertInSync(Task[Case, Seen, bool]):
             torch.equal(old.nan_to_num(7.0), model.state_dict()[name].nan_to_num(7.0))
             for name, old in before.items()
         )
-        return {"message": message, "kept": kept}
+        return {"message": message, "kept": kept, case["how"]: message is not None}
 
-    def oracle(self, case: Case, world_size: int) -> bool:
-        return case["how"] not in _WAYS[:2]
+    def oracle(self, case: Case, world_size: int) -> dict[str, list[Seen]]:
+        return {"right": [{case["how"]: _differs(case), "kept": True}] * world_size}
 
     @check("The model is still what it was.")
     def unchanged(self, trial: ThisTrial) -> Miss | None:
@@ -143,14 +142,14 @@ class AssertInSync(Task[Case, Seen, bool]):
     @check("Nothing is raised where all ranks have the same model.")
     def silent(self, trial: ThisTrial) -> Miss | None:
         for rank, seen in trial.seen.items():
-            if not trial.oracle and seen["message"] is not None:
+            if not _differs(trial.case) and seen["message"] is not None:
                 return Miss(f"with {self.describe(trial.case)}, rank {rank} raised {seen['message'][:200]}")
         return None
 
     @check("Every rank raises where one rank differs.")
     def rings(self, trial: ThisTrial) -> Miss | None:
         quiet = [rank for rank, seen in sorted(trial.seen.items()) if seen["message"] is None]
-        if trial.oracle and quiet:
+        if _differs(trial.case) and quiet:
             return Miss(
                 f"with {self.describe(trial.case)}, {rank_list(quiet)} of {trial.world_size} raised nothing",
                 "own_view" if len(quiet) < trial.world_size else None,
@@ -164,52 +163,20 @@ class AssertInSync(Task[Case, Seen, bool]):
             message = seen["message"]
             if message is None:
                 continue  # that it raised nothing was said before
-            if trial.oracle and not any(_names(message, odd) for odd in trial.case["odd"]):
+            if _differs(trial.case) and not any(_names(message, odd) for odd in trial.case["odd"]):
                 return Miss(f"with {self.describe(trial.case)}, rank {rank} raised {message[:200]}")
         return None
 
     @check("The error says the same on every rank.")
     def alike(self, trial: ThisTrial) -> Miss | None:
         messages = {seen["message"] for seen in trial.seen.values()}
-        if trial.oracle and len(messages) > 1 and None not in messages:
+        if _differs(trial.case) and len(messages) > 1 and None not in messages:
             rank = _other(trial)
             first, other = (str(trial.seen[each]["message"])[:150] for each in (0, rank))
             return Miss(
                 f"with {self.describe(trial.case)}, rank 0 raised {first}; rank {rank} raised {other}"
             )
         return None
-
-    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
-        if any(not seen["kept"] for trial in trials for seen in trial.seen.values()):
-            return "repaired"
-        rang = [t.with_seen({r: s["message"] is not None for r, s in t.seen.items()}) for t in trials]
-        if any(trial.oracle and len(set(trial.seen.values())) > 1 for trial in rang):
-            return "own_view"
-        wrong = {t.case["how"] for t in rang if any(seen != t.oracle for seen in t.seen.values())}
-        right = {t.case["how"] for t in rang if all(seen == t.oracle for seen in t.seen.values())}
-        if wrong & right:
-            return None  # it depends on something else
-        found = recognise_by_blindness(wrong, right, _BLIND)
-        names = (found,) if isinstance(found, str) else found or ()
-        return tuple(dict.fromkeys(name.partition("/")[0] for name in names))
-
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
-        """Recognise ranks that raised at the first difference while the others wait."""
-        if outcome.kind not in (Kind.HANG, Kind.DIED):
-            return self.recognise(trials)
-        went_well = [trial.case["how"] for trial in trials if trial.world_size == outcome.world_size]
-        return "own_view" if went_well[:2] == list(_WAYS[:2]) else None
-
-
-#: For each misconception the differences that it does not see (or, with NaN, sees where there is none).
-_BLIND = {
-    "sums_compared": ("permuted",),
-    "sums_compared/roughly": ("permuted", "nudged"),
-    "tolerance": ("nudged",),
-    "buffers_forgotten": ("buffer", "counter"),
-    "integers_forgotten": ("counter",),
-    "nan_differs": ("nan",),
-}
 
 
 def _other(trial: ThisTrial) -> int:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from random import Random
-from typing import TYPE_CHECKING, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
 
 from course_lib.lessons.unused.tasks.models import first_line, gradients, heads, mean
 from course_lib.tasks import toys
-from course_lib.tasks.compared import Compared, compared
-from course_lib.tasks.task import Miss, Recognised, Trial, check, gate
-from course_lib.tasks.weights import ROUNDING, added, close, drawn
+from course_lib.tasks.compared import compared
+from course_lib.tasks.task import Miss, Task, Trial, check, gate
+from course_lib.tasks.weights import added, close, drawn
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -41,32 +41,42 @@ class Case(TypedDict):
     frozen: int
 
 
-class Seen(TypedDict):
+class Names(TypedDict, total=False):
+    """Names of parameters, by the part of the task that the case belongs to: each can be wrong independently."""
+
+    frozen: list[str]
+    muted: list[str]
+    others: list[str]
+
+
+class Seen(Names):
     """The names returned; whether gradients were left alone; what a backward gives or raises that follows."""
 
-    names: list[str]
     kept: bool
     error: NotRequired[str]
     gradients: NotRequired[list[float]]
 
 
-class Decided(TypedDict):
-    """The names; of what is right also the mean gradients, and those of the rank alone."""
+class Oracle(TypedDict):
+    """What is right, and the gradients of each rank alone."""
 
-    names: list[str]
-    gradients: NotRequired[list[float]]
-    local: NotRequired[list[float]]
-
-
-ThisTrial = Trial[Case, Seen, dict[str, list[Decided]]]
+    right: list[Names]
+    local: list[list[float]]
 
 
-class UnusedParameters(Compared[Case, Seen, Decided]):
+ThisTrial = Trial[Case, Seen, Oracle]
+
+
+def _part_of(case: Case) -> Literal["frozen", "muted", "others"]:
+    kind = case["kind"]
+    return kind if kind in ("frozen", "muted") else "others"  # type: ignore[return-value]
+
+
+class UnusedParameters(Task[Case, Seen, Oracle]):
     """Name the parameters that a loss does not reach."""
 
     name = "unused.unused_parameters"
     world_sizes = (1, 2, 3)
-    tolerance = ROUNDING
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         for kind in _KINDS:
@@ -92,7 +102,8 @@ class UnusedParameters(Compared[Case, Seen, Decided]):
             old is p.grad if old is None or p.grad is None else torch.equal(old, p.grad)
             for old, p in zip(before, net.parameters(), strict=True)
         )
-        seen: Seen = {"names": names, "kept": kept}
+        seen: Seen = {"kept": kept}
+        seen[_part_of(case)] = names
         if kept and case["kind"] in _BACKWARD_FOLLOWS:
             try:
                 loss.backward()
@@ -102,41 +113,22 @@ class UnusedParameters(Compared[Case, Seen, Decided]):
                 seen["gradients"] = gradients(net)
         return seen
 
-    def oracle(self, case: Case, world_size: int) -> dict[str, list[Decided]]:
+    def oracle(self, case: Case, world_size: int) -> Oracle:
         import torch
 
-        own: list[list[str]] = []
-        zeros: set[str] = set()
+        unused: set[str] = set()
         local: list[list[float]] = []
         for rank in range(world_size):
             net = _net(case)
             asked = {name: p for name, p in net.named_parameters() if p.requires_grad}
-            found = torch.autograd.grad(
-                _loss(net, case, rank, world_size), list(asked.values()), retain_graph=True, allow_unused=True
-            )
-            given = dict(zip(asked, found, strict=True))
-            own.append(sorted(name for name, gradient in given.items() if gradient is None))
-            zeros |= {name for name, gradient in given.items() if gradient is not None and not gradient.any()}
-            _loss(net, case, rank, world_size).backward()
+            loss = _loss(net, case, rank, world_size)
+            found = torch.autograd.grad(loss, list(asked.values()), retain_graph=True, allow_unused=True)
+            unused |= {name for name, gradient in zip(asked, found, strict=True) if gradient is None}
+            loss.backward()
             local.append(gradients(net))
-        net = _net(case)
-        everything = sorted(name for name, p in net.named_parameters() if p.requires_grad)
-        frozen = {name for name, p in net.named_parameters() if not p.requires_grad}
-        right = sorted(set().union(*own))
-        by_attribute = set() if case["kind"] == "stale" else set(everything)
-        returned = {
-            "grad_attribute": by_attribute,
-            "frozen_named": {*right, *frozen},
-            "zero_is_unused": {*right, *zeros},
-            "unused_by_all": set(own[0]).intersection(*own),
-            "grad_attribute + frozen_named": by_attribute | frozen,
-        }
-        average = mean(local)
-        return {
-            "right": [{"names": right, "gradients": average, "local": each} for each in local],
-            **{name: [{"names": sorted(names)}] * world_size for name, names in returned.items()},
-            "own_view": [{"names": names} for names in own],
-        }
+        right: Names = {}
+        right[_part_of(case)] = sorted(unused)
+        return {"right": [right] * world_size, "local": local}
 
     gives_names = gate("Every rank returns a list of names.")
 
@@ -154,8 +146,9 @@ class UnusedParameters(Compared[Case, Seen, Decided]):
     )
     def right(self, trial: ThisTrial) -> Miss | None:
         """The same names on all ranks."""
+        part = _part_of(trial.case)
         for rank, seen in trial.seen.items():
-            mine, right = seen["names"], trial.oracle["right"][rank]["names"]
+            mine, right = seen[part], trial.oracle["right"][rank][part]
             if mine != right:
                 return Miss(
                     f"with {self.describe(trial.case)}, rank {rank} of {trial.world_size} returned {mine}; it should "
@@ -168,23 +161,15 @@ class UnusedParameters(Compared[Case, Seen, Decided]):
         for rank, seen in trial.seen.items():
             if "error" in seen:
                 return Miss(f"loss.backward() after it raises on rank {rank}: {seen['error']}", "graph_freed")
-            right = trial.oracle["right"][rank]
-            if "gradients" in seen and not close(seen["gradients"], right["gradients"]):
-                own = close(seen["gradients"], right["local"])
+            local = trial.oracle["local"]
+            if "gradients" in seen and not close(seen["gradients"], mean(local)):
+                own = close(seen["gradients"], local[rank])
                 return Miss(
                     f"with {self.describe(trial.case)}, rank {rank} of {trial.world_size} gets gradients from "
                     f"loss.backward() that are {'its own, ' if own else ''}not the mean over the ranks",
                     "gradients_changed" if own else None,  # an earlier backward has disarmed DDP
                 )
         return None
-
-    def recognise(self, trials: Sequence[ThisTrial]) -> Recognised:
-        """Go by the lists; one that names what only some ranks leave out is not about what all of them leave out."""
-        if any(not seen["kept"] for trial in trials for seen in trial.seen.values()):
-            return "gradients_changed"
-        found = super().recognise(trials)
-        unlike = any(t.case["kind"] == "branch" and t.world_size > 1 and not self.right(t) for t in trials)
-        return None if unlike and found in ("unused_by_all", ("unused_by_all",)) else found
 
 
 def _net(case: Case) -> nn.Module:

@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import TYPE_CHECKING, Protocol, TypedDict
 
 from course_lib.tasks import toys
-from course_lib.tasks.compared import compared
-from course_lib.tasks.task import (
-    Miss,
-    Recognised,
-    Task,
-    Trial,
-    check,
-    gate,
-    recognise_by_message,
-)
+from course_lib.tasks.compared import Compared, compared
+from course_lib.tasks.task import Miss, Trial, check, gate
 from course_lib.tasks.weights import ROUNDING, added, close, drawn, farthest, network, numbers
-from realranks.outcome.outcome import Outcome
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -28,8 +18,6 @@ if TYPE_CHECKING:
     Method = Callable[[Tensor], Tensor]
 
 _LR = 0.2
-#: Misconceptions that a step's weights show.
-_WAYS = ("detached", "added_up")
 _CALLS = {
     "both": "decode on what encode returns",
     "codes": "encode alone",
@@ -61,9 +49,7 @@ class Case(TypedDict):
 
 #: At the start and after each step.
 Weights = list[list[float]]
-#: For `right` and for each misconception.
-Oracle = dict[str, Weights]
-ThisTrial = Trial[Case, Weights, Oracle]
+ThisTrial = Trial[Case, Weights, dict[str, list[Weights]]]
 
 
 def _model(seed: int) -> Autoencoder:
@@ -103,7 +89,7 @@ def _other_start(trial: ThisTrial, rank: int) -> str:
     return "copied" if seen[-1] == seen[0] else "not_equal_at_start"
 
 
-class Expose(Task[Case, Weights, Oracle]):
+class Expose(Compared[Case, Weights, Weights]):
     """Two methods of a model, both averaged."""
 
     name = "wrappers.expose"
@@ -111,14 +97,19 @@ class Expose(Task[Case, Weights, Oracle]):
     tolerance = ROUNDING
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
-        """Yield steps of three kinds, a last one that needs both methods, and methods called side by side."""
+        """Yield steps of three kinds, a last one that needs both methods, and methods called side by side.
+
+        The first step calls one method only: after it, a promise that is broken (`static_graph`) raises another error
+        than a gradient that is missing.
+        """
         for more, last in ((["codes", "decode"], "both"), (["apart"], "apart")):
-            calls = ["both", "codes", "decode", *more]
+            first, other = chance.sample(("codes", "decode"), 2)
+            calls = ["both", other, *more]
             chance.shuffle(calls)
             yield {
                 "seed": chance.randint(1, 10**6),
                 "batch": chance.choice((3, 4, 5)),
-                "calls": [*calls, last],
+                "calls": [first, *calls, last],
             }
 
     def describe(self, case: Case) -> str:
@@ -141,12 +132,8 @@ class Expose(Task[Case, Weights, Oracle]):
             weights.append(numbers(net.parameters()))
         return weights
 
-    def oracle(self, case: Case, world_size: int) -> dict[str, Callable[[], list[list[float]]]]:
-        return {
-            "right": partial(_train_alone, case, world_size, 1 / world_size),
-            "added_up": partial(_train_alone, case, world_size, 1.0),
-            "detached": partial(_train_alone, case, world_size, 1 / world_size, cut=True),
-        }
+    def oracle(self, case: Case, world_size: int) -> dict[str, list[Weights]]:
+        return {"right": [_train_alone(case, world_size)] * world_size}
 
     #: A pair of callables.
     gives_functions = gate("expose(net) returns two functions.")
@@ -155,7 +142,6 @@ class Expose(Task[Case, Weights, Oracle]):
         "All ranks begin with rank 0's weights.",
         "on {gang}, the weights of rank {rank} are off by up to {gap:.2g} before the first step",
         of=0,
-        right=lambda trial, _: trial.oracle["right"][0],
         known=_other_start,
     )
 
@@ -173,54 +159,32 @@ class Expose(Task[Case, Weights, Oracle]):
     def right(self, trial: ThisTrial) -> Miss | None:
         for step, kind in enumerate(trial.case["calls"], start=1):
             for rank, seen in trial.seen.items():
-                right, *known = (trial.oracle[way][step] for way in ("right", *_WAYS))
+                right = trial.oracle["right"][rank][step]
                 gap = farthest(seen[step], right)
                 if not close(seen[step], right):
                     only_this_rank = any(
                         not close(seen[step], other[step]) and close(seen[0], other[0])
                         for other in trial.seen.values()
                     )
-                    named = (way for way, found in zip(_WAYS, known, strict=True) if close(seen[step], found))
                     return Miss(
                         f"after a step that calls {_CALLS[kind]}, the weights of rank {rank} of {trial.world_size} are "
                         f"off by up to {gap:.2g}",
-                        "around_the_wrapper" if only_this_rank else next(named, None),
+                        "around_the_wrapper" if only_this_rank else None,
                     )
         return None
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
-        """Go by torch's messages; after steps that went through, one method led into the other."""
-        chained = any(trial.world_size == outcome.world_size for trial in trials)
-        texts = {
-            "not compatible with static_graph": "graph_not_static",
-            "Expected to have finished reduction": "unused_not_expected",
-            "ready only once": "side_by_side" if chained else "around_the_wrapper",
-            'missing the required "forward"': "no_forward",
-            "gradient which is undefined": "around_the_wrapper",  # a backward that no forward of DDP announced
-            "'DistributedDataParallel' object has no attribute": "no_such_method",
-        }
-        return recognise_by_message(outcome, texts)
 
-
-def _train_alone(case: Case, world_size: int, share: float, cut: bool = False) -> list[list[float]]:
-    """Return the weights at the start and after each step.
-
-    Args:
-        share: what each rank's gradient counts. cut: whether the code is detached on its way to decode.
-    """
+def _train_alone(case: Case, world_size: int) -> Weights:
+    """Return the weights of one process at the start and after each step."""
     import torch
 
     net = _model(case["seed"])
-
-    def decode(code: Tensor) -> Tensor:
-        return net.decode(code.detach() if cut else code)
-
     optimizer = torch.optim.SGD(net.parameters(), lr=_LR)
     weights = [numbers(net.parameters())]
     for step in range(len(case["calls"])):
         optimizer.zero_grad()
-        for rank in range(world_size):
-            (_loss(case, step, rank, net.encode, decode) * share).backward()
+        losses = [_loss(case, step, rank, net.encode, net.decode) for rank in range(world_size)]
+        torch.stack(losses).mean().backward()
         optimizer.step()
         weights.append(numbers(net.parameters()))
     return weights

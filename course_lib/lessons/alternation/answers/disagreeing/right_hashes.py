@@ -7,7 +7,9 @@ def disagreeing(model):
     def stamp(grad):
         return None if grad is None else hashlib.sha256(grad.numpy().tobytes()).hexdigest()
 #~ built_in_hash -1 |        return None if grad is None else hash(grad.numpy().tobytes())
+#~ rough_sums -1 |        return None if grad is None else round(grad.double().sum().item(), 3)
 #~ set_of_tensors -1 |        return None if grad is None else grad.clone()
+#~ sums -1 |        return None if grad is None else grad.double().sum().item()
 
     stamps = [None] * dist.get_world_size()
     dist.all_gather_object(stamps, {name: stamp(p.grad) for name, p in model.module.named_parameters()})
@@ -18,4 +20,6 @@ def disagreeing(model):
 #~ any_none: misconception: none
 #~ built_in_hash: misconception: no_values
 #~ first_and_last: misconception: none
+#~ rough_sums: misconception: only_norms
 #~ set_of_tensors: misconception: no_values
+#~ sums: misconception: only_norms

@@ -83,7 +83,7 @@ def disagreeing(model):
 #~ nan: misconception: nan_passed
 #~ nan_lost: misconception: nan_passed
 #~ own_view: misconception: own_view
-#~ own_view: breaks: Every rank returns the names of the parameters whose gradients differ between ranks.
+#~ own_view: breaks: All ranks return the same names.
 #~ skips_none: misconception: missing_gradient
 #~ weights: misconception: weights_compared
 #~ weights: breaks: Every rank returns the names of the parameters whose gradients differ between ranks.

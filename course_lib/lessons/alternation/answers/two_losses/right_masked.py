@@ -26,6 +26,7 @@ def two_losses(net, batches, weights):
             total = total + weights[head] * loss
 #~ detached -1 |            total = total + weights[head] * (loss.detach() if head else loss)
 #~ item -1 |            total = total + weights[head] * (loss if head else loss.item())
+#~ left_only_touched -1 |            total = total + weights[head] * (loss if head else loss.detach() + 0 * loss)
 #~ no_weights -1 |            total = total + loss
 #~ only_touched -1 |            total = total + weights[head] * (loss.detach() + 0 * loss if head else loss)
 #~ right_twice -1 |            total = total + weights[1] * loss
@@ -42,6 +43,7 @@ def two_losses(net, batches, weights):
 #~ find_unused: misconception: flag_instead
 #~ find_unused: breaks: The model is wrapped in the default mode.
 #~ item: misconception: detached
+#~ left_only_touched: misconception: detached
 #~ local: misconception: local_losses
 #~ local: breaks: The losses are the means over all ranks.
 #~ module: misconception: around_the_wrapper

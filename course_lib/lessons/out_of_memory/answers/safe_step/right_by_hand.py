@@ -10,7 +10,10 @@ def safe_step(ddp, optimizer, inputs, targets, losses_of):
     gradients, samples = [torch.zeros_like(p) for p in parameters], torch.zeros(())
     try:
         gradients = list(torch.autograd.grad(losses_of(net(inputs), targets).sum(), parameters))
+#~ averaged -1 |        gradients = list(torch.autograd.grad(losses_of(net(inputs), targets).mean(), parameters))
+#~ skipped_means -1 |        gradients = list(torch.autograd.grad(losses_of(net(inputs), targets).mean(), parameters))
         samples += len(inputs)
+#~ skipped_means -1 |        samples += 1
     except RuntimeError as error:
         if "allocate memory" not in str(error) and not isinstance(error, torch.OutOfMemoryError):
             raise
@@ -19,5 +22,14 @@ def safe_step(ddp, optimizer, inputs, targets, losses_of):
     for parameter, gradient in zip(parameters, gradients, strict=True):
         dist.all_reduce(gradient)
         parameter.grad = gradient / samples
+#~ averaged -1 |        parameter.grad = gradient / dist.get_world_size()
+#~ stepped -1 |        parameter.grad = gradient / samples.clamp(min=1)
     if samples > 0:
+#~ averaged -1 |    if True:
+#~ skipped_means -1 |    if samples == dist.get_world_size():
+#~ stepped -1 |    if True:
         optimizer.step()
+
+#~ averaged: misconception: zeros_counted
+#~ skipped_means: misconception: skipped_by_all
+#~ stepped: misconception: nobody_good

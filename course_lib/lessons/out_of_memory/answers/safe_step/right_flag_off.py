@@ -1,11 +1,13 @@
 # Under no_sync, with the sending of buffers put off for good: nothing in the try waits for anybody.
 #~ catches_everything -1
 #~ frozen -1
+#~ half_averaged -1
 #~ half_gradient -1
 #~ missed_step -1
 #~ nan -1
 #~ not_zeroed -1
 #~ own_part -1
+#~ own_part_gathered -1
 #~ ranks_counted -1
 #~ skipped_by_all -1
 #~ statistics -1
@@ -25,9 +27,11 @@ def safe_step(ddp, optimizer, inputs, targets, losses_of):
 #~ ranks_counted -1 |    samples = torch.tensor(1.0)
     ddp.require_forward_param_sync = False
 #~ own_part -1
+#~ own_part_gathered -1
     try:
         with ddp.no_sync():
             losses_of(ddp(inputs), targets).sum().backward()
+#~ half_averaged -1 |            losses_of(ddp(inputs), targets).mean().backward()
 #~ ranks_counted -1 |            losses_of(ddp(inputs), targets).mean().backward()
     except RuntimeError as error:
         if "can't allocate memory" not in str(error):
@@ -43,15 +47,20 @@ def safe_step(ddp, optimizer, inputs, targets, losses_of):
 #~ |            buffer.copy_(old)
     if not samples:
         optimizer.zero_grad()
+#~ half_averaged -2
 #~ half_gradient -2
 #~ skipped_by_all -0 |    good = (samples > 0).float()
 #~ |    dist.all_reduce(good)
 #~ zeros_counted -0 |    drawn = torch.tensor(float(len(inputs)))
 #~ |    dist.all_reduce(drawn)
     dist.all_reduce(samples)
+#~ own_part_gathered -1 |    everyones = [None] * dist.get_world_size()
+#~ |    dist.all_gather_object(everyones, samples)
+#~ |    samples = sum(everyones)
     if samples == 0:
 #~ skipped_by_all -1 |    if good < dist.get_world_size():
         return
+#~ half_averaged -2
 #~ nan -2
     for p in ddp.parameters():
         if p.requires_grad:
@@ -61,6 +70,7 @@ def safe_step(ddp, optimizer, inputs, targets, losses_of):
 #~ frozen -4 |        p.grad = torch.zeros_like(p) if p.grad is None else p.grad
 #~ |        dist.all_reduce(p.grad)
 #~ |        p.grad /= samples
+#~ half_averaged -1 |            p.grad /= dist.get_world_size()
 #~ zeros_counted -1 |            p.grad /= drawn
     optimizer.step()
 #~ missed_step -1 |    if good:
@@ -72,6 +82,7 @@ def safe_step(ddp, optimizer, inputs, targets, losses_of):
 #~ frozen: breaks: They are those of one process that has left out the batches of the ranks that failed.
 #~ half_gradient: misconception: half_gradient
 #~ half_gradient: breaks: They are those of one process that has left out the batches of the ranks that failed.
+#~ half_averaged: misconception: half_gradient
 #~ missed_step: misconception: missed_step
 #~ missed_step: breaks: All ranks have the same weights after each step, bit by bit.
 #~ nan: misconception: nobody_good
@@ -80,6 +91,7 @@ def safe_step(ddp, optimizer, inputs, targets, losses_of):
 #~ not_zeroed: breaks: They are those of one process that has left out the batches of the ranks that failed.
 #~ only_the_mean: misconception: statistics
 #~ own_part: misconception: own_part
+#~ own_part_gathered: misconception: own_part
 #~ ranks_counted: misconception: ranks_counted
 #~ ranks_counted: breaks: They are those of one process that has left out the batches of the ranks that failed.
 #~ skipped_by_all: misconception: skipped_by_all

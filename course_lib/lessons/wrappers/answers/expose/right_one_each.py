@@ -34,6 +34,8 @@ def expose(net):
 #~ encoder_only -1 |    return encode, net.decode
 #~ methods_of_ddp -3 |    ddp = DistributedDataParallel(net)
 #~ |    return ddp.encode, ddp.decode
+#~ methods_called -3 |    ddp = DistributedDataParallel(net)
+#~ |    return lambda x: ddp.encode(x), lambda code: ddp.decode(code)
 #~ module -3 |    ddp = DistributedDataParallel(net)
 #~ |    return ddp.module.encode, ddp.module.decode
 #~ modules_of_each -1 |    return encode.module, decode.module
@@ -46,6 +48,7 @@ def expose(net):
 #~ encoder_only: misconception: around_the_wrapper
 #~ encoder_only: breaks: After each step, all ranks have the weights of one process that has all samples.
 #~ exchanged: misconception: around_the_wrapper
+#~ methods_called: misconception: no_such_method
 #~ methods_of_ddp: misconception: no_such_method
 #~ module: misconception: around_the_wrapper
 #~ module: breaks: After each step, all ranks have the weights of one process that has all samples.
