@@ -140,10 +140,7 @@ class Grid(Compared[Case, Seen, Right]):
 
 
 def _known(trial: ThisTrial, wrong: list[int]) -> str | None:
-    """Recognise rows and columns that are exchanged, and a group of all ranks.
-
-    Not by likeness: known answers that hang in `new_group` take seconds.
-    """
+    """Recognise exchanged groups and one of all ranks: for a likeness, known answers would hang in `new_group`."""
     right = trial.oracle["right"]
     if all(seen["members"] == right[rank]["members"][::-1] for rank, seen in trial.seen.items()):
         return "transposed"
