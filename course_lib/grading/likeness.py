@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -136,7 +136,7 @@ def _alike(
                             likeness.compare(each.did, does, each.ought)
                         if ended and each is not asked[-1]:
                             likeness.other = True
-                        if ended or likeness.other:
+                        if ended or likeness.other or likeness.hopeless(_parts(asked)):
                             break
                     if not one.right and (parts := likeness.parts()):
                         yield parts, one
@@ -178,6 +178,10 @@ class _Likeness:
         self._missed[part] = self._missed.get(part, False) or missed
         self.other |= not self._same[part] and not self._right[part]
 
+    def hopeless(self, parts: Iterable[object]) -> bool:
+        """Return whether none of these parts can be alike any more."""
+        return not any(self._same.get(part, True) for part in parts)
+
     def parts(self) -> frozenset[object]:
         """Return the parts that are wrong in the same way: `_EVERYTHING` where all are alike, none where none are."""
         if self.other:
@@ -185,6 +189,15 @@ class _Likeness:
         if all(self._same.values()):
             return _EVERYTHING
         return frozenset(part for part, same in self._same.items() if same and self._missed[part])
+
+
+def _parts(asked: Sequence[_Asked]) -> Iterator[object]:
+    """Yield the parts that two answers may have in common."""
+    for each in asked:
+        if isinstance(each.did, tuple):
+            yield _ENDING
+        for right in (each.ought or {}).values():
+            yield from right if isinstance(right, Mapping) else (None,)
 
 
 def _part(seen: Any, part: object) -> Any:

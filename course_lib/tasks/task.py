@@ -230,7 +230,7 @@ class Task(Generic[CaseT, SeenT, OracleT]):
         return {item.id: item for item in self.misconceptions}[id_]
 
     def by_severity(self, names: Iterable[str]) -> list[str]:
-        """Return those of the names (see `models`) that are misconceptions of this task, in their order."""
+        """Return those of the names (see `recognise_by_name`) that are misconceptions of this task, in their order."""
         known = list(names)
         return [name for item in self.misconceptions for name in known if name.partition("/")[0] == item.id]
 
@@ -298,23 +298,6 @@ class Model(Generic[_Trial, _Predicted]):
     predicts: Callable[[_Trial], Sequence[_Predicted]]
 
 
-def models(
-    names: Iterable[str], predicts: Callable[[_Trial, str], Sequence[_Predicted]]
-) -> list[Model[_Trial, _Predicted]]:
-    """Return a model per name, which is the id of a misconception, with a variant (`summed/late`) or not.
-
-    Ids of several that act together are joined: `summed + not_zeroed`.
-
-    Args:
-        predicts: called with a trial and a name, gives the observations by rank.
-    """
-
-    def model(name: str) -> Model[_Trial, _Predicted]:
-        return Model(_ids(name), lambda trial: predicts(trial, name))
-
-    return [model(name) for name in names]
-
-
 def _ids(name: str) -> str | tuple[str, ...]:
     ids = tuple(name.partition("/")[0].split(" + "))
     return ids if len(ids) > 1 else ids[0]
@@ -328,13 +311,18 @@ def recognise_by_name(
     *,
     alone: bool = True,
 ) -> Recognised:
-    """Return the misconceptions of these names (see `models`) that explain the failing trials.
+    """Return the misconceptions of these names that explain the failing trials.
 
     Args:
-        names: the gravest first; of `right` there is no model.
+        names: the id of a misconception each, with a variant (`summed/late`) or not, or the ids of several that act
+            together (`summed + not_zeroed`); the gravest first. Of `right` there is no model.
         predicts: called with a trial and a name, gives the observations by rank; with `right`, those of a right answer.
     """
-    known = models([name for name in names if name != "right"], predicts)
+
+    def model(name: str) -> Model[_Trial, _Predicted]:
+        return Model(_ids(name), lambda trial: predicts(trial, name))
+
+    known = [model(name) for name in names if name != "right"]
     return recognise_by_models(trials, lambda trial: predicts(trial, "right"), known, equal, alone=alone)
 
 

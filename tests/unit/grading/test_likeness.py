@@ -49,6 +49,14 @@ def test_a_known_answer_that_is_wrong_in_some_cases_only_explains_no_part_of_the
     assert found.parts() == set()
 
 
+def test_no_further_case_is_run_where_no_part_can_be_alike_any_more():
+    asked = [likeness._Asked({}, does(5.0, 1.0, 3.0), OUGHT), likeness._Asked({}, ("died", ()), {})]
+    found = likeness._Likeness(ROUNDING)
+    found.compare(asked[0].did, does(1.0, 2.0, 3.0), asked[0].ought)
+    assert found.hopeless(likeness._parts(asked[:1]))
+    assert not found.hopeless(likeness._parts(asked))  # it may still end in the same way
+
+
 def test_nothing_is_compared_with_a_slip_of_the_pen():
     task = find_task("wrappers.contrast")
     for name, cases in {"RuntimeError": 1, "NameError": 0}.items():

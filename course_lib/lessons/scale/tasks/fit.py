@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import TypedDict
 
-from course_lib.lessons.scale.tasks.model import least_squares, over, ring_seconds, ring_terms
+from course_lib.lessons.scale.tasks.model import ring_seconds
 from course_lib.tasks import toys
-from course_lib.tasks.task import Miss, Task, Trial, WrongKind, check, gate
+from course_lib.tasks.compared import Compared, compared
+from course_lib.tasks.precision import Tolerance
+from course_lib.tasks.task import WrongKind, gate
 
-#: How far measurements scatter, and how far an answer may be off.
-_SCATTER, _TOLERANCE = 0.01, 0.06
+#: How far measurements scatter.
+_SCATTER = 0.01
 _SIZES = tuple(2**power for power in range(10, 29, 2))
 
 
@@ -32,21 +34,19 @@ class Case(TypedDict):
     bandwidth: float
 
 
-class Oracle(TypedDict):
-    """Latency and bandwidth, and what least squares of absolute errors finds."""
+class Network(TypedDict, total=False):
+    """The two numbers."""
 
-    right: list[float]
-    absolute: list[float]
-
-
-ThisTrial = Trial[Case, list[float], Oracle]
+    latency: float
+    bandwidth: float
 
 
-class Fit(Task[Case, list[float], Oracle]):
+class Fit(Compared[Case, Network, Network]):
     """Latency and bandwidth of a network, from measured all-reduces."""
 
     name = "scale.fit"
     world_sizes = (1,)
+    tolerance = Tolerance(0.0, 0.06)
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         """Yield two networks measured on one number of ranks, which separates misconceptions, and one on several."""
@@ -66,7 +66,7 @@ class Fit(Task[Case, list[float], Oracle]):
         counts = sorted({one["ranks"] for one in case["measurements"]})
         return f"{len(case['measurements'])} measurements on {' and '.join(map(str, counts))} ranks"
 
-    def trial(self, answer: Callable[[list[tuple[int, int, float]]], object], case: Case) -> list[float]:
+    def trial(self, answer: Callable[[list[tuple[int, int, float]]], object], case: Case) -> Network:
         result = answer([(one["ranks"], one["bytes"], one["seconds"]) for one in case["measurements"]])
         try:
             numbers = toys.numbers(result)
@@ -74,63 +74,30 @@ class Fit(Task[Case, list[float], Oracle]):
             numbers = []
         if len(numbers) != 2 or not all(map(math.isfinite, numbers)):
             raise toys.wrong_kind(result)
-        return numbers
+        return {"latency": numbers[0], "bandwidth": numbers[1]}
 
-    def oracle(self, case: Case, world_size: int) -> Oracle:
-        """Return what was put in, and what least squares of absolute errors finds."""
-        rows = [(*ring_terms(one["bytes"], one["ranks"]), one["seconds"]) for one in case["measurements"]]
-        latency, per_byte = least_squares(rows)
-        return {
-            "right": [case["latency"], case["bandwidth"]],
-            "absolute": [latency, over(1, per_byte)],
-        }
+    def oracle(self, case: Case, world_size: int) -> dict[str, list[Network]]:
+        """Return what was put in; with several numbers of ranks, ways to fit that have the same mistake differ."""
+        one_count = len({one["ranks"] for one in case["measurements"]}) == 1
+        return {"right": [{"latency": case["latency"], "bandwidth": case["bandwidth"]} if one_count else {}]}
 
     #: In this order, finite.
     gives_numbers = gate(
         "Two numbers: seconds per round, and bytes per second.", "with {case}, rank {rank} returned {given}"
     )
 
-    @check("The latency is that of one round, up to the scatter of the measurements.")
-    def latency(self, trial: ThisTrial) -> Miss | None:
-        return self._miss(trial, 0, "a latency of {:.3g} s")
-
-    @check("The bandwidth is that of one rank's wire, up to the scatter of the measurements.")
-    def bandwidth(self, trial: ThisTrial) -> Miss | None:
-        return self._miss(trial, 1, "a bandwidth of {:.3g} bytes/s")
-
-    def _miss(self, trial: ThisTrial, which: int, words: str) -> Miss | None:
-        seen, right = trial.seen[0][which], trial.oracle["right"][which]
-        if abs(seen - right) <= _TOLERANCE * right:
-            return None
-        observed = f"with {self.describe(trial.case)}, rank 0 returned {words.format(seen)}"
-        return Miss(f"{observed}; the measurements were made with {right:.3g}", self._known(trial))
-
-    def _known(self, trial: ThisTrial) -> str | None:
-        """Return the misconception that gives these two numbers; with one number of ranks, each is a factor."""
-        seen, (latency, bandwidth) = trial.seen[0], trial.oracle["right"]
-        if all(
-            math.isclose(one, other, rel_tol=1e-3)
-            for one, other in zip(seen, trial.oracle["absolute"], strict=True)
-        ):
-            return "absolute_errors"
-        counts = {one["ranks"] for one in trial.case["measurements"]}
-        if len(counts) > 1:
-            return None
-        n = counts.pop()
-        rounds = 2 * (n - 1)
-        latencies = {"": latency, "latency_of_a_call": rounds * latency, "one_lap": 2 * latency}
-        bandwidths = {
-            "": bandwidth,
-            "whole_tensor": bandwidth * n / rounds,
-            "one_lap": bandwidth / 2,
-            "shared_wire": bandwidth * n,
-            "seconds_a_byte": 1 / bandwidth,
-        }
-        found = [
-            next((name for name, value in values.items() if abs(one - value) <= _TOLERANCE * value), None)
-            for one, values in zip(seen, (latencies, bandwidths), strict=True)
-        ]
-        return next((name for name in found if name), None) if None not in found else None
+    latency = compared(
+        "The latency is that of one round, up to the scatter of the measurements.",
+        "with {case}, rank {rank} returned a latency of {seen:.3g} s; the network has {right:.3g}",
+        of="latency",
+        right=lambda trial, _: trial.case["latency"],
+    )
+    bandwidth = compared(
+        "The bandwidth is that of one rank's wire, up to the scatter of the measurements.",
+        "with {case}, rank {rank} returned a bandwidth of {seen:.3g} bytes/s; the network has {right:.3g}",
+        of="bandwidth",
+        right=lambda trial, _: trial.case["bandwidth"],
+    )
 
 
 def _scatter(chance: Random) -> list[float]:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from random import Random
 from typing import TYPE_CHECKING, TypedDict
 
 from course_lib.lessons.accumulation.tasks.reduced import times_reduced
-from course_lib.tasks import toys
-from course_lib.tasks.task import Miss, Task, Trial, check
+from course_lib.tasks.compared import Compared, compared
+from course_lib.tasks.precision import Tolerance
+from course_lib.tasks.task import Miss, Trial, check, said_of
+from course_lib.tasks.weights import added, numbers
 
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.distributed import GradBucket
     from torch.futures import Future
 
-#: Off by that part of the largest gradient at most: bf16 has 8 bits, and the sum rounds once more.
-_TOLERANCE = 0.03
 #: Of all gradients' bytes; a scale for each bucket comes on top of a half.
 _MAX_BYTES = 0.6
 _LAYERS, _WIDTH = 2, 16
@@ -34,30 +33,37 @@ class Case(TypedDict):
     seed: int
 
 
-class Seen(TypedDict):
-    """Some gradients of each layer; whether all are finite; the bytes sent, in bytes of all gradients."""
+class Mean(TypedDict):
+    """Some gradients of each layer."""
 
-    gradients: list[list[float]]
+    gradients: list[float]
+
+
+class Seen(Mean):
+    """Whether all gradients are finite, too; and the bytes sent, in bytes of all gradients."""
+
     finite: bool
     bytes: float
 
 
-class Oracle(TypedDict):
-    """The ranks' own gradients, and their means, by layer."""
-
-    own: list[list[list[float]]]
-    mean: list[list[float]]
+ThisTrial = Trial[Case, Seen, dict[str, list[Mean]]]
 
 
-ThisTrial = Trial[Case, Seen, Oracle]
+def _known(trial: ThisTrial, rank: int) -> str | None:
+    """Name what only gradients of one kind show, which every scale does to them in its own way."""
+    if trial.case["kind"] == "tiny" and not any(trial.seen[rank]["gradients"]):
+        return "vanishes"
+    return "own_scale" if trial.case["kind"] == "unequal" else None
 
 
-class HalfHook(Task[Case, Seen, Oracle]):
+class HalfHook(Compared[Case, Seen, Mean]):
     """A communication hook that sends half the bytes, whatever the gradients' size and the number of ranks."""
 
     name = "scale.half_hook"
     world_sizes = (2, 3)
     seconds = 20.0
+    #: bf16 has 8 bits, and the sum rounds once more.
+    tolerance = Tolerance(1e-12, 0.05)
 
     def cases(self, world_size: int, chance: Random) -> Iterator[Case]:
         for kind in _MAGNITUDES:
@@ -87,72 +93,46 @@ class HalfHook(Task[Case, Seen, Oracle]):
         torch.stack(losses).sum().backward()
         found = [layer.weight.grad for layer in layers]
         return {
-            "gradients": [[] if g is None else g.double().flatten().tolist()[:8] for g in found],
+            "gradients": _some(g for g in found if g is not None),
             "finite": all(g is not None and bool(g.isfinite().all()) for g in found),
             "bytes": times_reduced(ddp.parameters(), since),
         }
 
-    def oracle(self, case: Case, world_size: int) -> Oracle:
-        own = [
-            [g.double().flatten().tolist()[:8] for g in _gradients(case, rank, world_size)]
-            for rank in range(world_size)
-        ]
-        mean = [
-            [sum(values) / world_size for values in zip(*parts, strict=True)]
-            for parts in zip(*own, strict=True)
-        ]
-        return {"own": own, "mean": mean}
+    def oracle(self, case: Case, world_size: int) -> dict[str, list[Mean]]:
+        own = [_gradients(case, rank, world_size) for rank in range(world_size)]
+        mean = _some(added(layer) / world_size for layer in zip(*own, strict=True))
+        return {"right": [{"gradients": mean}] * world_size}
 
     @check("Gradients are finite.", gate=True)
     def finite(self, trial: ThisTrial) -> Miss | None:
         for rank, seen in trial.seen.items():
             if not seen["finite"]:
-                return Miss(
-                    f"{_where(trial)}, rank {rank} has gradients that are infinite or no number",
-                    "overflows" if trial.case["kind"] != "zero" else None,
-                )
+                said = "with {case} on {gang}, rank {rank} has gradients that are infinite or no number"
+                known = "overflows" if trial.case["kind"] != "zero" else None
+                return Miss(said_of(self, trial, rank, said), known)
         return None
 
-    @check("Every rank has the mean of all ranks' gradients, up to the rounding of halves.")
-    def mean(self, trial: ThisTrial) -> Miss | None:
-        """Compared with the largest of them."""
-        for rank, seen in trial.seen.items():
-            off = _off(seen["gradients"], trial.oracle["mean"])
-            if off > _TOLERANCE:
-                value, right = seen["gradients"][0][0], trial.oracle["mean"][0][0]
-                return Miss(
-                    f"{_where(trial)}, rank {rank} has a first gradient of {value:.3g}; the mean is {right:.3g}",
-                    self._known(trial),
-                )
-        return None
+    mean = compared(
+        "Every rank has the mean of all ranks' gradients, up to the rounding of halves.",
+        "with {case} on {gang}, rank {rank} has {seen:.3g} as gradient {number}; the mean is {right:.3g}",
+        of="gradients",
+        each=True,
+        known=_known,
+    )
 
     @check("About half the bytes are sent.")
     def halves(self, trial: ThisTrial) -> Miss | None:
         """A number or two beside them are free."""
         for rank, seen in trial.seen.items():
             if seen["bytes"] > _MAX_BYTES:
+                said = "with {case} on {gang}, rank {rank} sent {bytes:.0%} of all gradients' bytes"
                 known = "all_bytes" if seen["bytes"] > 0.9 else None
-                return Miss(
-                    f"{_where(trial)}, rank {rank} sent {seen['bytes']:.0%} of all gradients' bytes", known
-                )
+                return Miss(said_of(self, trial, rank, said, bytes=seen["bytes"]), known)
         return None
-
-    def _known(self, trial: ThisTrial) -> str | None:
-        """Name these gradients, if they are not the mean."""
-        world, mean = trial.world_size, trial.oracle["mean"]
-        seen = [trial.seen[rank]["gradients"] for rank in range(world)]
-        if all(_off(one, own) < _TOLERANCE for one, own in zip(seen, trial.oracle["own"], strict=True)):
-            return "nothing_sent"
-        total = [[world * value for value in part] for part in mean]
-        if all(_off(one, total) < _TOLERANCE for one in seen):
-            return "sum_not_mean"
-        if trial.case["kind"] == "tiny" and all(value == 0 for one in seen for part in one for value in part):
-            return "vanishes"
-        return "own_scale" if trial.case["kind"] == "unequal" else None
 
 
 def _gradients(case: Case, rank: int, world: int) -> list[Tensor]:
-    """Draw each layer's gradient on this rank: within a factor of four of one magnitude, of both signs."""
+    """Draw each layer's gradient on this rank: within a factor of two of one magnitude, of both signs."""
     import torch
 
     generator = torch.Generator().manual_seed(case["seed"] + 97 * rank)
@@ -161,23 +141,12 @@ def _gradients(case: Case, rank: int, world: int) -> list[Tensor]:
         size *= 10.0 ** (2 * (rank - world + 1))
     found = []
     for _ in range(_LAYERS):
-        values = 0.5 + 1.5 * torch.rand(_WIDTH, _WIDTH, generator=generator)
+        values = 1 + torch.rand(_WIDTH, _WIDTH, generator=generator)
         # Equal signs on all ranks: means do not cancel.
         values *= torch.where(torch.arange(_WIDTH) % 2 == 0, 1.0, -1.0)
         found.append(size * values)
     return found
 
 
-def _off(found: Sequence[Sequence[float]], right: Sequence[Sequence[float]]) -> float:
-    """Return the largest difference, relative to the largest right value of its layer."""
-    worst = 0.0
-    for one, other in zip(found, right, strict=True):
-        if len(one) != len(other):
-            return math.inf
-        scale = max(map(abs, other)) or 1.0
-        worst = max(worst, *(abs(a - b) / scale for a, b in zip(one, other, strict=True)))
-    return worst
-
-
-def _where(trial: ThisTrial) -> str:
-    return f"with {trial.case['kind']} gradients on {toys.ranks_text(trial.world_size)}"
+def _some(layers: Iterable[Tensor]) -> list[float]:
+    return numbers(layer.flatten()[:8] for layer in layers)

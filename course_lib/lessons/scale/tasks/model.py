@@ -47,11 +47,6 @@ def least_squares(rows: Sequence[tuple[float, float, float]]) -> tuple[float, fl
     return (xt * yy - yt * xy) / whole, (yt * xx - xt * xy) / whole
 
 
-def over(one: float, other: float) -> float:
-    """Return one / other, even if other is zero."""
-    return one / other if other else float("inf")
-
-
 def efficiency(case: Case) -> float:
     """Return the time of a step on one rank, divided by that of a step of this job."""
     forward, backward = case["forward"], case["backward"]

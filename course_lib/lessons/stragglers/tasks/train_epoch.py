@@ -4,29 +4,38 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
-from course_lib.lessons.stragglers.tasks.replicas import WAYS, Case, batch, network, train
 from course_lib.tasks.compared import Compared, compared
 from course_lib.tasks.task import Recognised, Trial
 from course_lib.tasks.toys import short
-from course_lib.tasks.weights import ROUNDING, numbers
+from course_lib.tasks.weights import ROUNDING, drawn, network, numbers
 from realranks.outcome.outcome import Kind, Outcome
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
     from torch.nn.parallel import DistributedDataParallel
     from torch.optim import Optimizer
 
     LossesOf = Callable[[Tensor, Tensor], Tensor]
 
 
-ThisTrial = Trial[Case, list[list[float]], dict[str, list[list[list[float]]]]]
+class Case(TypedDict):
+    """The sizes of each rank's batches."""
+
+    seed: int
+    sizes: list[list[int]]
 
 
-class TrainEpoch(Compared[Case, list[list[float]], list[list[float]]]):
+class Weights(TypedDict):
+    """The weights after each epoch."""
+
+    first: list[float]
+    second: list[float]
+
+
+class TrainEpoch(Compared[Case, Weights, Weights]):
     """An epoch in which ranks have different numbers of batches, of different sizes."""
 
     name = "stragglers.train_epoch"
@@ -52,43 +61,76 @@ class TrainEpoch(Compared[Case, list[list[float]], list[list[float]]]):
         self,
         answer: Callable[[DistributedDataParallel, Optimizer, list[tuple[Tensor, Tensor]], LossesOf], object],
         case: Case,
-    ) -> list[list[float]]:
-        import torch
+    ) -> Weights:
         from torch.nn.parallel import DistributedDataParallel
 
         rank = int(os.environ["RANK"])
-        ddp = DistributedDataParallel(network(case["seed"]))
-        optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1, momentum=0.9)
+        ddp = DistributedDataParallel(network(case["seed"], 4, 5, 2))
+        optimizer = _optimizer(ddp)
         after = []
         for epoch in range(2):
             batches = [
-                batch(case, epoch, rank, number, size) for number, size in enumerate(case["sizes"][rank])
+                _batch(case, epoch, rank, number, size) for number, size in enumerate(case["sizes"][rank])
             ]
-            answer(ddp, optimizer, batches, lambda outputs, targets: (outputs - targets).square().mean(1))
+            answer(ddp, optimizer, batches, _losses)
             after.append(numbers(ddp.parameters()))
-        return after
+        return {"first": after[0], "second": after[1]}
 
-    def oracle(self, case: Case, world_size: int) -> dict[str, Callable[[], list[list[list[float]]]]]:
-        return {name: partial(train, case, way) for name, way in WAYS.items()}
+    def oracle(self, case: Case, world_size: int) -> dict[str, list[Weights]]:
+        """Train one process on all samples of a round at once."""
+        import torch
+
+        net = network(case["seed"], 4, 5, 2)
+        optimizer, after = _optimizer(net), []
+        for epoch in range(2):
+            for number in range(max(map(len, case["sizes"]))):
+                batches = [
+                    _batch(case, epoch, rank, number, sizes[number])
+                    for rank, sizes in enumerate(case["sizes"])
+                    if number < len(sizes)
+                ]
+                inputs, targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
+                optimizer.zero_grad()
+                _losses(net(inputs), targets).mean().backward()
+                optimizer.step()
+            after.append(numbers(net.parameters()))
+        return {"right": [{"first": after[0], "second": after[1]}] * world_size}
 
     #: Round by round, each a step on the mean over all its samples.
     first = compared(
         "After the first epoch, all ranks have the weights of one process that took all samples of a round at once.",
         "on {gang} ({case}), the weights of rank {rank} are off by up to {gap:.2g} after epoch 1",
-        of=0,
+        of="first",
     )
     second = compared(
         "So they have after a second epoch.",
         "on {gang} ({case}), the weights of rank {rank} are off by up to {gap:.2g} after epoch 2",
-        of=1,
+        of="second",
     )
 
-    def recognise_ending(self, outcome: Outcome, trials: Sequence[ThisTrial]) -> Recognised:
+    def recognise_ending(
+        self, outcome: Outcome, trials: Sequence[Trial[Case, Weights, dict[str, list[Weights]]]]
+    ) -> Recognised:
         """Recognise ranks that wait for one that is through, meet its next collective, or call one inside Join."""
         stages = {record.stage for records in outcome.collectives.values() for record in records}
         if "join" in stages:
             return "collective_in_join"
         evenly = any(trial.world_size == outcome.world_size for trial in trials)
-        if outcome.kind is Kind.HANG or (outcome.kind is Kind.DIED and evenly and "gradients" in stages):
-            return "waits_for_ever"
-        return self.recognise(trials)
+        met = outcome.kind is Kind.HANG or (outcome.kind is Kind.DIED and evenly and "gradients" in stages)
+        return "waits_for_ever" if met else None
+
+
+def _optimizer(model: nn.Module) -> Optimizer:
+    import torch
+
+    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+
+def _losses(outputs: Tensor, targets: Tensor) -> Tensor:
+    return (outputs - targets).square().mean(1)
+
+
+def _batch(case: Case, epoch: int, rank: int, number: int, size: int) -> tuple[Tensor, Tensor]:
+    """Return inputs and targets."""
+    both = drawn(case["seed"] + 1000 * epoch + 100 * rank + number, size, 6) + 0.3 * rank
+    return both[:, :4], both[:, 4:]

@@ -31,6 +31,7 @@ def amp_step(ddp, optimizer, scaler, scheduler, micro_batches, every, max_norm):
         scaler.unscale_(optimizer)
 #~ unscale_inside -1
 #~ no_unscale -1
+#~ neither_unscale_nor_update -1
 #~ clip_first -1
         clip_grad_norm_(ddp.parameters(), max_norm)
 #~ clip_first -1 |        clip_grad_norm_(ddp.parameters(), max_norm)
@@ -41,6 +42,7 @@ def amp_step(ddp, optimizer, scaler, scheduler, micro_batches, every, max_norm):
         before = scaler.get_scale()
         scaler.update()
 #~ no_update -1
+#~ neither_unscale_nor_update -1
         if scaler.get_scale() >= before:
 #~ same -1 |        if scaler.get_scale() == before:
             scheduler.step()
@@ -56,6 +58,7 @@ def amp_step(ddp, optimizer, scaler, scheduler, micro_batches, every, max_norm):
 #~ clip_first: misconception: clipped_scaled
 #~ dropped: misconception: left_over
 #~ dropped: breaks: Every group ends with one step of the optimizer, also one that is not full.
+#~ neither_unscale_nor_update: misconception: not_updated
 #~ never_zeroed: misconception: none
 #~ no_autocast: misconception: full_precision
 #~ no_autocast: breaks: The model runs in float16.
