@@ -330,19 +330,41 @@ class FileNotes:
     loaded: dict[str, str] = field(default_factory=dict)
 
 
+class Span(NamedTuple):
+    """A second or more of training, from one optimizer step to a later one, and what the main thread did in it.
+
+    Attributes:
+        steps: the optimizers' steps that ended in it.
+        waiting: seconds in which it waited for other ranks.
+        loading: seconds in which it was in a DataLoader, its own time and that of its workers.
+        asleep: seconds in which it slept elsewhere.
+        starved: seconds in which it could have run, and had no core.
+        moved: bytes that the rank has sent and received.
+    """
+
+    seconds: float
+    steps: int
+    waiting: float
+    loading: float
+    asleep: float
+    starved: float
+    moved: int
+
+
 @dataclass(frozen=True)
 class WaitingShare:
     """Seconds that were watched, and what the rank's main thread did in them.
 
     Attributes:
         share: of these seconds, in which it waited for other ranks.
-        asleep: the share in which it slept, and not for other ranks.
-        line, at_line: the learner's line at which it was most of the time besides, and the share of it.
+        spans: what it did between steps, from the first one on.
+        line, at_line: the learner's line at which it was most often in these spans without waiting for other ranks, and
+            the share of their time.
     """
 
     seconds: float = 0.0
     share: float = 0.0
-    asleep: float = 0.0
+    spans: list[Span] = field(default_factory=list)
     line: str = ""
     at_line: float = 0.0
 

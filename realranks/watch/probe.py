@@ -138,7 +138,7 @@ class Probe:
         self.notes = ProbeNotes(Counts(), unseen=self.unseen, cores=cores)
         self.loaders, self.gathered = Loaders(self.notes), Gathered(self.notes)
         self.draws, self.graphs = RandomDraws(self.notes), Graphs(self.notes)
-        self.clock = WaitingClock(self.unseen)
+        self.clock = WaitingClock(self.unseen, self.notes.counts)
 
     @property
     def steps(self) -> int:
