@@ -324,10 +324,16 @@ class GraphNotes:
 
 @dataclass
 class FileNotes:
-    """The files that a rank has written and read with torch, with the learner's line that did so first, by path."""
+    """The files of a rank, by path, with the learner's line.
+
+    Attributes:
+        saved: written with `torch.save`, the first ones, and where first. written: opened to be written, likewise.
+        read: opened to be read, the newest ones, and where last.
+    """
 
     saved: dict[str, str] = field(default_factory=dict)
-    loaded: dict[str, str] = field(default_factory=dict)
+    written: dict[str, str] = field(default_factory=dict)
+    read: dict[str, str] = field(default_factory=dict)
 
 
 class Span(NamedTuple):

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Any
 
 from realranks.outcome.places import Frame, is_learners
 from realranks.outcome.probe_notes import Counts, Span, WaitingShare
@@ -128,9 +129,9 @@ class WaitingClock:
 
 def in_pairs(spans: Sequence[Span]) -> list[Span]:
     """Join each span with the one behind it."""
-    return [
-        Span._make(map(sum, zip(*pair, strict=True))) for pair in zip(spans[::2], spans[1::2], strict=True)
-    ]
+    pairs = zip(spans[::2], spans[1::2], strict=True)
+    joined: list[list[Any]] = [[sum(parts) for parts in zip(*pair, strict=True)] for pair in pairs]
+    return [Span(*parts) for parts in joined]
 
 
 @dataclass

@@ -7,6 +7,7 @@ import contextlib
 
 from realranks.watch import probe
 from realranks.watch.exchanges import Exchanges
+from realranks.watch.files import Files
 from realranks.watch.gathered import Gathered
 from realranks.watch.loaders import Loaders
 from realranks.watch.optimizers import Optimizers
@@ -33,6 +34,7 @@ HOOKS = {
     Loaders: ("beginning", "begun", "drawn", "given", "ended", "trained", "evaluated"),
     Gathered: ("given",),
     Exchanges: ("message", "with_root", "stranger"),
+    Files: ("saved", "opened"),
     Optimizers: ("of", "touched"),
     WaitingClock: ("sample",),
 }

@@ -10,6 +10,7 @@ from realranks.ranks.messages import Script
 from realranks.ranks.observed.script_run import run_script_once
 from realranks.scripts.launching import starts_its_ranks
 from realranks.watch.exchanges import Exchanges
+from realranks.watch.files import Files
 from realranks.watch.gathered import Gathered
 from realranks.watch.loaders import Loaders
 from realranks.watch.optimizers import Optimizers
@@ -27,6 +28,7 @@ ALONE = {
     Loaders: ("persistent_workers",),
     Gathered: ("rows_of_all_with_their_gradient",),
     Exchanges: ("stages_times_replicas",),
+    Files: ("files_handed_over",),
     Probe: ("gan", "fsdp2"),
     Optimizers: ("gan",),
     WaitingClock: ("gan",),
