@@ -152,6 +152,18 @@ class Calls:
     last: list[ModelCall] = field(default_factory=list)
 
 
+class Draw(NamedTuple):
+    """A generator beside a pass, or a worker's batch: a checksum of its state, how many numbers it has given at least.
+
+    Attributes:
+        rows: of the pass, or the batch.
+    """
+
+    state: int
+    numbers: int
+    rows: int
+
+
 #: Loaders that are noted on each rank, the first.
 MAX_LOADERS = 8
 
@@ -202,6 +214,7 @@ class LoaderNotes:
         kept_workers: its worker processes stay alive between two passes.
         picked: a checksum of the numbers that a Subset has picked; None where the dataset is none.
         numbered: names that the dataset numbers, in the order of their numbers, by its attribute (`class_to_idx`).
+        draws: by generator, what its first worker drew for each of its first batches.
     """
 
     number: int
@@ -218,6 +231,7 @@ class LoaderNotes:
     kept_workers: bool = False
     picked: int | None = None
     numbered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    draws: dict[str, list[Draw]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -291,14 +305,6 @@ class ScheduleNotes:
     optimizer_steps: int
     where: str
     visits: int = 0
-
-
-class Draw(NamedTuple):
-    """A generator before a pass: a checksum of its state, how many numbers it has given at least, the pass's rows."""
-
-    state: int
-    numbers: int
-    rows: int
 
 
 @dataclass

@@ -13,6 +13,7 @@ from realranks.watch.loaders import Loaders
 from realranks.watch.optimizers import Optimizers
 from realranks.watch.waiting import WaitingClock
 from realranks.watch.watching import watching
+from realranks.watch.worker_draws import WorkerDraws
 
 #: Everything that is called from the script's own calls, by the class that has it.
 HOOKS = {
@@ -37,6 +38,7 @@ HOOKS = {
     Files: ("saved", "opened"),
     Optimizers: ("of", "touched"),
     WaitingClock: ("sample",),
+    WorkerDraws: ("before", "after", "collect"),
 }
 NAMES = [name for names in HOOKS.values() for name in names]
 

@@ -16,6 +16,7 @@ from realranks.watch.loaders import Loaders
 from realranks.watch.optimizers import Optimizers
 from realranks.watch.probe import Probe
 from realranks.watch.waiting import WaitingClock
+from realranks.watch.worker_draws import WorkerDraws
 from tests.scenarios import failing_hooks
 from tests.scenarios.catalogue import SILENT, scenarios
 
@@ -32,6 +33,7 @@ ALONE = {
     Probe: ("gan", "fsdp2"),
     Optimizers: ("gan",),
     WaitingClock: ("gan",),
+    WorkerDraws: ("augmented_in_workers",),
 }
 AROUND = f"{failing_hooks.__name__}:{failing_hooks.failing.__name__}"
 
