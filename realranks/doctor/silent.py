@@ -19,6 +19,7 @@ from realranks.doctor.outside_ddp import parameters_outside
 from realranks.doctor.random_numbers import same_random_numbers
 from realranks.doctor.roots import different_roots
 from realranks.doctor.schedules import schedule_fault
+from realranks.doctor.slowness import slow_steps
 from realranks.outcome.outcome import Diagnosis, Outcome
 
 _BEFORE: tuple[Callable[[Outcome], Diagnosis | None], ...] = (
@@ -53,6 +54,7 @@ _RULES: tuple[Callable[[Outcome, Notes], Diagnosis | None], ...] = (
     same_file,
     graphs_kept,
     training.too_many_threads,
+    slow_steps,
 )
 #: Rows are compared only where a DDP model averages over all ranks: otherwise each rank may train on what it likes.
 _IF_AVERAGED = {rule for rule in _RULES if rule.__module__ == samples.__name__}

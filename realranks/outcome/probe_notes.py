@@ -152,6 +152,18 @@ class Calls:
     last: list[ModelCall] = field(default_factory=list)
 
 
+class Draw(NamedTuple):
+    """A generator beside a pass, or a worker's batch: a checksum of its state, how many numbers it has given at least.
+
+    Attributes:
+        rows: of the pass, or the batch.
+    """
+
+    state: int
+    numbers: int
+    rows: int
+
+
 #: Loaders that are noted on each rank, the first.
 MAX_LOADERS = 8
 
@@ -202,6 +214,7 @@ class LoaderNotes:
         kept_workers: its worker processes stay alive between two passes.
         picked: a checksum of the numbers that a Subset has picked; None where the dataset is none.
         numbered: names that the dataset numbers, in the order of their numbers, by its attribute (`class_to_idx`).
+        draws: by generator, what its first worker drew for each of its first batches.
     """
 
     number: int
@@ -218,6 +231,7 @@ class LoaderNotes:
     kept_workers: bool = False
     picked: int | None = None
     numbered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    draws: dict[str, list[Draw]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -293,14 +307,6 @@ class ScheduleNotes:
     visits: int = 0
 
 
-class Draw(NamedTuple):
-    """A generator before a pass: a checksum of its state, how many numbers it has given at least, the pass's rows."""
-
-    state: int
-    numbers: int
-    rows: int
-
-
 @dataclass
 class DrawNotes:
     """The random numbers that a script draws between the forward passes of DDP models.
@@ -324,10 +330,37 @@ class GraphNotes:
 
 @dataclass
 class FileNotes:
-    """The files that a rank has written and read with torch, with the learner's line that did so first, by path."""
+    """The files of a rank, by path, with the learner's line.
+
+    Attributes:
+        saved: written with `torch.save`, the first ones, and where first. written: opened to be written, likewise.
+        read: opened to be read, the newest ones, and where last.
+    """
 
     saved: dict[str, str] = field(default_factory=dict)
-    loaded: dict[str, str] = field(default_factory=dict)
+    written: dict[str, str] = field(default_factory=dict)
+    read: dict[str, str] = field(default_factory=dict)
+
+
+class Span(NamedTuple):
+    """A second or more of training, from one optimizer step to a later one, and what the main thread did in it.
+
+    Attributes:
+        steps: the optimizers' steps that ended in it.
+        waiting: seconds in which it waited for other ranks.
+        loading: seconds in which it was in a DataLoader, its own time and that of its workers.
+        asleep: seconds in which it slept elsewhere.
+        starved: seconds in which it could have run, and had no core.
+        moved: bytes that the rank has sent and received.
+    """
+
+    seconds: float
+    steps: int
+    waiting: float
+    loading: float
+    asleep: float
+    starved: float
+    moved: int
 
 
 @dataclass(frozen=True)
@@ -336,13 +369,14 @@ class WaitingShare:
 
     Attributes:
         share: of these seconds, in which it waited for other ranks.
-        asleep: the share in which it slept, and not for other ranks.
-        line, at_line: the learner's line at which it was most of the time besides, and the share of it.
+        spans: what it did between steps, from the first one on.
+        line, at_line: the learner's line at which it was most often in these spans without waiting for other ranks, and
+            the share of their time.
     """
 
     seconds: float = 0.0
     share: float = 0.0
-    asleep: float = 0.0
+    spans: list[Span] = field(default_factory=list)
     line: str = ""
     at_line: float = 0.0
 

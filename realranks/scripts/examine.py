@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TextIO
 
@@ -21,9 +21,9 @@ from realranks.doctor.remarks import (
     silent_about,
     without_gradient,
 )
+from realranks.doctor.slowness import SLOW
 from realranks.outcome.fold import rank_list, table
 from realranks.outcome.outcome import Diagnosis, Kind, Outcome
-from realranks.outcome.probe_notes import WaitingShare
 from realranks.outcome.report import sections
 from realranks.ranks.kernel.gang import Gang
 from realranks.ranks.kernel.job import Job
@@ -32,8 +32,8 @@ from realranks.ranks.observed.script_run import ScriptRun, run_script_once
 from realranks.scripts.launching import Launcher, starts_its_ranks
 from realranks.watch.around import as_around
 
-#: Shares of the time a rank waits, and seconds, from which on a report says for whom the others wait.
-_MOST_OF_THE_TIME, _HARDLY, _LONG_ENOUGH = 0.5, 0.15, 2.0
+#: In a shorter run, nothing is said of waiting.
+_FEWEST_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -232,30 +232,13 @@ def checked(outcome: Outcome) -> list[str]:
 
 
 def waiting_sentence(outcome: Outcome) -> str:
-    """State how long ranks waited for others; the only sentence with times in it, and not part of any report."""
+    """State how long ranks waited for others, if no verdict does; it has times in it, and is not part of any report."""
     shares = {rank: probe.waiting for rank, probe in notes_of(outcome).items()}
-    if not shares or max(each.seconds for each in shares.values()) < 0.2:
+    seconds = max((each.seconds for each in shares.values()), default=0.0)
+    if seconds < _FEWEST_SECONDS or (outcome.diagnosis is not None and outcome.diagnosis.kind in SLOW):
         return ""
     parts = [f"rank {rank} {each.share:.0%}" for rank, each in shares.items()]
-    seconds = max(each.seconds for each in shares.values())
-    return f"waiting for other ranks: {', '.join(parts)} of {seconds:.1f} s{_waited_for(shares)}"
-
-
-def _waited_for(shares: Mapping[int, WaitingShare]) -> str:
-    """Name the one rank for which all others wait most of the time, and its line, in a clause."""
-    late = min(shares, key=lambda rank: shares[rank].share)
-    latest = shares[late]
-    others = [each.share for rank, each in shares.items() if rank != late]
-    if (
-        not others
-        or min(others) < _MOST_OF_THE_TIME
-        or latest.share > _HARDLY
-        or latest.seconds < _LONG_ENOUGH
-    ):
-        return ""
-    does = "sleeps, or waits for data" if latest.asleep > _MOST_OF_THE_TIME else "computes"
-    at = f" ({latest.line} in {latest.at_line:.0%} of its time)" if latest.line else ""
-    return f". The others wait most of the time for rank {late}, which {does}{at}"
+    return f"waiting for other ranks: {', '.join(parts)} of {seconds:.1f} s"
 
 
 def verdict_text(examination: Examination) -> str:

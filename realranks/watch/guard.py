@@ -51,11 +51,18 @@ class _Guarded:
         self._target, self._unseen, self._what = target, unseen, what
 
     def __getattr__(self, name: str) -> Callable[..., object]:
+        target, unseen, what = (
+            self._target,
+            self._unseen,
+            self._what,
+        )  # and not self: it is to be freed at once
+
         def call(*arguments: object, **options: object) -> object:
             try:
-                return getattr(self._target, name)(*arguments, **options)
+                return getattr(target, name)(*arguments, **options)
             except Exception as error:
-                self._unseen.note(self._what, error)
+                unseen.note(what, error)
                 return None
 
-        return passed_over(call, inside=True)
+        found = vars(self)[name] = passed_over(call, inside=True)
+        return found

@@ -50,6 +50,8 @@ class Loaders:
     def __init__(self, notes: ProbeNotes) -> None:
         self._notes = notes
         self._kept: list[DataLoader[object]] = []  # in the order of the notes
+        #: Of the loader whose iterator is being made, or was made last: workers are forked meanwhile.
+        self.number = 0
         self._newest: LoaderNotes | None = None
         self._pass: Epoch | None = None  # that of the newest batch
         self._datasets: list[object] = []
@@ -113,7 +115,8 @@ class Loaders:
         replace(stack, _BaseDataLoaderIter, "__next__", give)
 
     def beginning(self, loader: DataLoader[object]) -> None:
-        """Forget the iterator that a loader with persistent workers is about to restart."""
+        """Note which loader is about to begin, and forget the iterator that persistent workers restart."""
+        self.number = next((n for n, known in enumerate(self._kept) if known is loader), len(self._kept))
         # With persistent workers the same iterator begins again, and draws before it is handed out.
         kept = getattr(loader, "_iterator", None)
         if kept is not None:
@@ -141,14 +144,13 @@ class Loaders:
 
     def begun(self, loader: DataLoader[object], iterator: _BaseDataLoaderIter) -> None:
         """Record the iterator that a loader has made, and the loader if it is new."""
-        number = next((n for n, known in enumerate(self._kept) if known is loader), len(self._kept))
-        if number == len(self._kept):
-            if number >= MAX_LOADERS:
+        if self.number == len(self._kept):
+            if self.number >= MAX_LOADERS:
                 self._newest = None
                 return
             self._notes.loaders.append(self._note(loader))
             self._kept.append(loader)
-        self._newest = self._notes.loaders[number]
+        self._newest = self._notes.loaders[self.number]
         epoch = Epoch(noted=len(self._newest.epochs) < _MAX_EPOCHS, settings=epoch_settings(loader.dataset))
         if epoch.noted:
             self._newest.epochs.append(epoch)

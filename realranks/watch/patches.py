@@ -106,6 +106,7 @@ def patch(probe: Probe, stack: contextlib.ExitStack) -> None:
     exchanges.wrap(stack, replace, guarded(exchanges, probe.unseen, "messages"))
     probe.gathered.wrap(stack, replace, guarded(probe.gathered, probe.unseen, "gathered tensors"))
     probe.draws.wrap(stack, replace, guarded(probe.draws, probe.unseen, "random numbers"))
+    probe.workers.wrap(stack, replace, guarded(probe.workers, probe.unseen, "random numbers of workers"))
     files.wrap(stack, replace, guarded(files, probe.unseen, "files"))
     schedules.wrap(stack, replace, guarded(schedules, probe.unseen, "schedules"))
     probe.loaders.wrap(stack, replace, guarded(probe.loaders, probe.unseen, "samples"))

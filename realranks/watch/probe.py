@@ -41,6 +41,7 @@ from realranks.watch.weights import (
     reduced_gradients,
     weight_check,
 )
+from realranks.watch.worker_draws import WorkerDraws
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -125,6 +126,7 @@ class Probe:
     optimizers: Optimizers = field(default_factory=Optimizers)
     gathered: Gathered = field(init=False)
     draws: RandomDraws = field(init=False)
+    workers: WorkerDraws = field(init=False)
     graphs: Graphs = field(init=False)
     touched_at: int = -1
     checked_at: set[tuple[int, int]] = field(default_factory=set)
@@ -137,8 +139,9 @@ class Probe:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0
         self.notes = ProbeNotes(Counts(), unseen=self.unseen, cores=cores)
         self.loaders, self.gathered = Loaders(self.notes), Gathered(self.notes)
+        self.workers = WorkerDraws(self.notes, self.loaders)
         self.draws, self.graphs = RandomDraws(self.notes), Graphs(self.notes)
-        self.clock = WaitingClock(self.unseen)
+        self.clock = WaitingClock(self.unseen, self.notes.counts)
 
     @property
     def steps(self) -> int:
@@ -153,6 +156,7 @@ class Probe:
     def to_record(self) -> ProbeNotes:
         """Return everything recorded; also called by the control thread while the rank is blocked."""
         self.notes.waiting = self.clock.to_record()
+        guarded(self.workers, self.unseen, "random numbers of workers").collect()
         return self.notes
 
     # -- what is noted, and when --------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 Of torch's and numpy's default generators the state is noted before the first passes, and how many numbers they have
 given since the pass before. Generators that a script makes itself are not looked at, nor Python's `random`, with which
-ranks often decide alike on purpose. Used inside a rank, within `watching`.
+ranks often decide alike on purpose; what is drawn in workers is `worker_draws`' business. Used inside a rank, within
+`watching`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _MAX_PASSES = 9
 _BLOCK = 624
 
 
-class _State(NamedTuple):
+class State(NamedTuple):
     """Where a generator stands: a checksum of its block, how much of that is used up, and the seed, if it is known."""
 
     block: int
@@ -41,7 +42,7 @@ class RandomDraws:
 
     def __init__(self, notes: ProbeNotes) -> None:
         self._notes = notes.draws
-        self._last: dict[str, _State] = {}
+        self._last: dict[str, State] = {}
         self._passes = 0
 
     def wrap(self, stack: ExitStack, replace: Replace, noting: RandomDraws) -> None:
@@ -67,9 +68,9 @@ class RandomDraws:
             return
         self._passes += 1
         rows = number_of_rows(arguments)
-        for name, now in _states().items():
+        for name, now in states().items():
             if name in self._last:
-                numbers = _numbers(self._last[name], now)
+                numbers = numbers_between(self._last[name], now)
                 self._notes.draws.setdefault(name, []).append(
                     Draw(zlib.crc32(repr(now).encode()), numbers, rows)
                 )
@@ -77,25 +78,31 @@ class RandomDraws:
     def after(self) -> None:
         """Remember where the generators stand after a pass: what it has drawn itself (dropout) does not count."""
         if self._passes <= _MAX_PASSES:
-            self._last = _states()
+            self._last = states()
 
 
-def _states() -> dict[str, _State]:
+def states() -> dict[str, State]:
+    """Return where torch's and numpy's default generators stand, by name."""
     import torch
 
     state = torch.get_rng_state().numpy().tobytes()
     # CPUGeneratorImpl's state begins with the seed, and says how many numbers of the block are left.
     seed, left = struct.unpack_from("<Qi", state)
-    found = {"torch": _State(zlib.crc32(state[24:]), _BLOCK + 1 - left, seed)}
+    found = {"torch": State(zlib.crc32(state[24:]), _BLOCK + 1 - left, seed)}
     if "numpy" in sys.modules:
         _, block, used, *_ = sys.modules["numpy"].random.get_state()
-        found["numpy.random"] = _State(zlib.crc32(block.tobytes()), int(used), 0)
+        found["numpy.random"] = State(zlib.crc32(block.tobytes()), int(used), 0)
     return found
 
 
-def _numbers(last: _State, now: _State) -> int:
-    """Return how many numbers a generator has given at least; 0 where it was seeded, or may have been."""
+def numbers_between(last: State, now: State, *, unless_seeded: bool = True) -> int:
+    """Return how many numbers a generator has given at least; 0 where it was seeded, or may have been.
+
+    Args:
+        unless_seeded: numpy's and Python's do not say whether a new block is the next one, or that of a new seed. Where
+            that does not matter, it is taken for the next one.
+    """
     if last.block == now.block:
         return max(0, now.used - last.used)
-    # numpy's does not say whether a new block is the next one, or that of a new seed.
-    return _BLOCK - last.used + now.used if last.seed == now.seed and last.seed else 0
+    follows = last.seed == now.seed and (last.seed or not unless_seeded)
+    return _BLOCK - last.used + now.used if follows else 0

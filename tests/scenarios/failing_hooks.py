@@ -7,11 +7,13 @@ import contextlib
 
 from realranks.watch import probe
 from realranks.watch.exchanges import Exchanges
+from realranks.watch.files import Files
 from realranks.watch.gathered import Gathered
 from realranks.watch.loaders import Loaders
 from realranks.watch.optimizers import Optimizers
 from realranks.watch.waiting import WaitingClock
 from realranks.watch.watching import watching
+from realranks.watch.worker_draws import WorkerDraws
 
 #: Everything that is called from the script's own calls, by the class that has it.
 HOOKS = {
@@ -33,8 +35,10 @@ HOOKS = {
     Loaders: ("beginning", "begun", "drawn", "given", "ended", "trained", "evaluated"),
     Gathered: ("given",),
     Exchanges: ("message", "with_root", "stranger"),
+    Files: ("saved", "opened"),
     Optimizers: ("of", "touched"),
     WaitingClock: ("sample",),
+    WorkerDraws: ("before", "after", "collect"),
 }
 NAMES = [name for names in HOOKS.values() for name in names]
 

@@ -10,11 +10,13 @@ from realranks.ranks.messages import Script
 from realranks.ranks.observed.script_run import run_script_once
 from realranks.scripts.launching import starts_its_ranks
 from realranks.watch.exchanges import Exchanges
+from realranks.watch.files import Files
 from realranks.watch.gathered import Gathered
 from realranks.watch.loaders import Loaders
 from realranks.watch.optimizers import Optimizers
 from realranks.watch.probe import Probe
 from realranks.watch.waiting import WaitingClock
+from realranks.watch.worker_draws import WorkerDraws
 from tests.scenarios import failing_hooks
 from tests.scenarios.catalogue import SILENT, scenarios
 
@@ -27,9 +29,11 @@ ALONE = {
     Loaders: ("persistent_workers",),
     Gathered: ("rows_of_all_with_their_gradient",),
     Exchanges: ("stages_times_replicas",),
+    Files: ("files_handed_over",),
     Probe: ("gan", "fsdp2"),
     Optimizers: ("gan",),
     WaitingClock: ("gan",),
+    WorkerDraws: ("augmented_in_workers",),
 }
 AROUND = f"{failing_hooks.__name__}:{failing_hooks.failing.__name__}"
 

@@ -57,3 +57,35 @@ def test_fewer_numbers_than_rows_are_no_noise():
 
 def test_a_script_without_a_loader_may_draw_its_rows_alike():
     assert said(passes(*(64,) * 9), passes(*(64,) * 9), loaders=()) == ""
+
+
+def in_workers(*draws, name="torch", **told):
+    each = [
+        notes(weights=weights(1), models=models(0), loaders=[{**LOADER, "draws": {name: made}, **told}])
+        for made in draws
+    ]
+    found = diagnose(watched(*each, recorded={rank: (record("", 3),) for rank in range(len(draws))}))
+    return found.kind if found is not None else ""
+
+
+@pytest.mark.parametrize("name", ["torch", "numpy.random", "random"])
+def test_noise_of_workers_is_the_same(name):
+    assert in_workers(passes(64, 64, 64), passes(64, 64, 64), name=name) == "same_random_numbers"
+    assert in_workers(passes(8, 8, 8), passes(8, 8, 8), name=name) == "same_random_numbers", (
+        "one for each row"
+    )
+    assert in_workers(passes(64, 64, 64), passes(64, 64, 64, seed=9), name=name) == ""
+
+
+@pytest.mark.parametrize(
+    "made",
+    [passes(7, 7, 7), passes(64, 0, 64), passes(64, 64), passes(4, 4, 4, rows=4), []],
+    ids=["decisions about the batch", "now and then", "too few batches", "too few numbers", "nothing noted"],
+)
+def test_workers_may_draw_alike(made):
+    assert in_workers(made, made) == ""
+
+
+def test_workers_of_a_loader_that_trains_nothing_may_draw_alike():
+    idle = {**LOADER, "number": 1, "trains": False, "draws": {"torch": passes(64, 64, 64)}}
+    assert said([], [], loaders=(LOADER, idle)) == ""

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from realranks.doctor.diagnose import with_diagnosis
+from realranks.outcome.outcome import Diagnosis
 from realranks.scripts.examine import Examination, checked, verdict_text, waiting_sentence
 from realranks.watch.guard import Unseen, guarded
 from tests.support.watched import models, notes, outside, record, watched, weights
@@ -144,20 +145,11 @@ def test_parameters_that_no_rank_has_got_a_gradient_for_are_named():
     )
 
 
-def test_who_is_waited_for_is_said_where_all_others_wait_most_of_the_time():
-    def said(*shares, **late):
-        given = [{"seconds": 9.0, "share": share} for share in shares]
-        given[0] |= late
-        return waiting_sentence(watched(*[notes(waiting=each) for each in given]))
-
-    at = {"line": "train.py, line 3", "at_line": 0.7}
-    assert said(0.05, 0.6, 0.7, **at) == (
-        "waiting for other ranks: rank 0 5%, rank 1 60%, rank 2 70% of 9.0 s. The others wait most of the time for "
-        "rank 0, which computes (train.py, line 3 in 70% of its time)"
-    )
-    assert "which sleeps, or waits for data" in said(0.05, 0.6, asleep=0.8)
-    assert said(0.05, 0.6, 0.2).endswith("9.0 s"), "rank 2 does not wait for it"
-    assert said(0.4, 0.6).endswith("9.0 s"), "each waits for the other"
+def test_how_long_ranks_have_waited_is_said_where_no_verdict_says_it():
+    made = watched(*[notes(waiting={"seconds": 9.0, "share": share}) for share in (0.05, 0.6)])
+    assert waiting_sentence(made) == "waiting for other ranks: rank 0 5%, rank 1 60% of 9.0 s"
+    assert waiting_sentence(replace(made, diagnosis=Diagnosis("slow_rank", ""))) == ""
+    assert waiting_sentence(watched(notes(), notes())) == "", "too short to say"
 
 
 class Hooks:

@@ -22,6 +22,7 @@ from realranks.outcome.probe_notes import (
     OutsideParameter,
     ProbeNotes,
     RootedCall,
+    Span,
     WaitingShare,
     WeightCheck,
 )
@@ -54,7 +55,7 @@ PROBE = ProbeNotes(
     weights=[WeightCheck(0, -1, {"w": CRC}, {"b": Digest(None, ())}, True, ("late",))],
     gradients=[GradientCheck(3, {"0:w": CRC}, {}, ({"lr": 0.1, "nesterov": True},))],
     outside=[OutsideCheck(0, 1, False, (OutsideParameter("head", (1, 4), CRC, CRC, None),))],
-    waiting=WaitingShare(1.5, 0.25),
+    waiting=WaitingShare(1.5, 0.25, [Span(1.1, 3, 0.5, 0.25, 0.125, 0.0, 4096)]),
     groups={"1": (0, 1)},
     messages=2,
     rooted={"0": [RootedCall(0, "broadcast", 1, "line 9")]},
