@@ -54,7 +54,7 @@ class Compared(Task[CaseT, SeenT, dict[str, list[PartT]]], Generic[CaseT, SeenT,
     def recognise(self, trials: Sequence[Trial[CaseT, SeenT, dict[str, list[PartT]]]]) -> Recognised:
         """Name the misconceptions for which the oracle predicts this, in the parts that misconceptions decide."""
         given = dict.fromkeys(name for trial in trials for name in trial.oracle)
-        names = [*self.by_severity(given), *(name for name in given if " + " in name)]
+        names = self.by_severity(given)
 
         def predicts(trial: Trial[CaseT, SeenT, dict[str, list[PartT]]], name: str) -> list[Any]:
             by_rank = trial.oracle.get(name, trial.oracle["right"])  # it makes no difference in this case

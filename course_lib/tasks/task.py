@@ -298,11 +298,6 @@ class Model(Generic[_Trial, _Predicted]):
     predicts: Callable[[_Trial], Sequence[_Predicted]]
 
 
-def _ids(name: str) -> str | tuple[str, ...]:
-    ids = tuple(name.partition("/")[0].split(" + "))
-    return ids if len(ids) > 1 else ids[0]
-
-
 def recognise_by_name(
     trials: Sequence[_Trial],
     names: Iterable[str],
@@ -314,13 +309,13 @@ def recognise_by_name(
     """Return the misconceptions of these names that explain the failing trials.
 
     Args:
-        names: the id of a misconception each, with a variant (`summed/late`) or not, or the ids of several that act
-            together (`summed + not_zeroed`); the gravest first. Of `right` there is no model.
+        names: the id of a misconception each, with a variant (`summed/late`) or not; the gravest first. Of `right`
+            there is no model.
         predicts: called with a trial and a name, gives the observations by rank; with `right`, those of a right answer.
     """
 
     def model(name: str) -> Model[_Trial, _Predicted]:
-        return Model(_ids(name), lambda trial: predicts(trial, name))
+        return Model(name.partition("/")[0], lambda trial: predicts(trial, name))
 
     known = [model(name) for name in names if name != "right"]
     return recognise_by_models(trials, lambda trial: predicts(trial, "right"), known, equal, alone=alone)
