@@ -172,7 +172,7 @@ class EpochNotes:
         ended: the loader had no more; False where the script left the loop.
         evaluates: a model was called on what it gave, without gradients only.
         rows: what the loader gave (the first of many).
-        settings: whole numbers of the dataset that are named after an epoch or a seed, as they were then.
+        settings: whole numbers of dataset and sampler that are named after an epoch or a seed, as they were then.
     """
 
     indices: list[int] = field(default_factory=list)
@@ -191,10 +191,11 @@ class LoaderNotes:
     Attributes:
         number: counted from 0 in the order of their first use.
         sampler: the name of its class.
-        shuffles: whether the sampler is to shuffle.
+        shuffles: whether the sampler is to shuffle: it says so, or can be told the epoch.
         samples: how many the dataset has; -1 where it does not say.
-        share: for a DistributedSampler its own rank and the number of ranks it deals to.
+        share: where the sampler says so, its own rank and the number of ranks it deals to.
         trains: a model was trained with what it gave.
+        under_way: its newest pass has not come to its end.
         evaluates: a DDP model was called without gradients on what it gave.
         dataset: which of the rank's datasets it reads, counted from 0 in the order of their first use.
         dealt: how many samples its sampler gives in one pass; -1 where it does not say.
@@ -209,6 +210,7 @@ class LoaderNotes:
     shuffles: bool
     samples: int
     trains: bool = False
+    under_way: bool = False
     share: tuple[int, ...] = ()
     epochs: list[EpochNotes] = field(default_factory=list)
     evaluates: bool = False
@@ -330,6 +332,20 @@ class FileNotes:
     loaded: dict[str, str] = field(default_factory=dict)
 
 
+class NothingLoaded(NamedTuple):
+    """A state dict of which `load_state_dict(strict=False)` at a line of the learner's has loaded nothing.
+
+    All names of one side, the model's (`of_model`) or the state dict's, begin with `prefix`; `name` is one without it.
+    `number` is how many names the state dict has.
+    """
+
+    where: str
+    prefix: str
+    name: str
+    number: int
+    of_model: bool
+
+
 @dataclass(frozen=True)
 class WaitingShare:
     """Seconds that were watched, and what the rank's main thread did in them.
@@ -368,6 +384,7 @@ class ProbeNotes:
         draws: of random numbers.
         files: of checkpoints.
         graphs: of autograd.
+        nothing_loaded: state dicts that fit no name of the model.
         groups: the members of groups that are gone, by name.
     """
 
@@ -396,3 +413,4 @@ class ProbeNotes:
     draws: DrawNotes = field(default_factory=DrawNotes)
     files: FileNotes = field(default_factory=FileNotes)
     graphs: GraphNotes = field(default_factory=GraphNotes)
+    nothing_loaded: list[NothingLoaded] = field(default_factory=list)
