@@ -33,6 +33,7 @@ _RULES: tuple[Callable[[Outcome, Notes], Diagnosis | None], ...] = (
     training.gradients_cut,
     training.modes_differ,
     training.modes_of_parts_differ,
+    training.clipped_scaled,
     drift.drifted_buffers,
     drift.drifted_copies,
     nothing_loaded,

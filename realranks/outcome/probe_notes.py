@@ -385,6 +385,7 @@ class ProbeNotes:
         files: of checkpoints.
         graphs: of autograd.
         nothing_loaded: state dicts that fit no name of the model.
+        clipped_scaled_at: the line at which gradients were clipped with a GradScaler's scale in them.
         groups: the members of groups that are gone, by name.
     """
 
@@ -414,3 +415,4 @@ class ProbeNotes:
     files: FileNotes = field(default_factory=FileNotes)
     graphs: GraphNotes = field(default_factory=GraphNotes)
     nothing_loaded: list[NothingLoaded] = field(default_factory=list)
+    clipped_scaled_at: str = ""
