@@ -210,7 +210,6 @@ class LoaderNotes:
     shuffles: bool
     samples: int
     trains: bool = False
-    under_way: bool = False
     share: tuple[int, ...] = ()
     epochs: list[EpochNotes] = field(default_factory=list)
     evaluates: bool = False
@@ -220,6 +219,7 @@ class LoaderNotes:
     kept_workers: bool = False
     picked: int | None = None
     numbered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    under_way: bool = False
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ class Schedules:
         for part in getattr(schedule, "_schedulers", ()):
             self._parts.add(part)
             self._found.pop(weakref.ref(part), None)
-        rate = float(schedule.get_last_lr()[0]) if hasattr(schedule, "_last_lr") else 0.0
+        rate = float(schedule.get_last_lr()[0]) if hasattr(schedule, "get_last_lr") else 0.0
         falls, self._rates[schedule] = rate < self._rates.get(schedule, rate), rate
         length = length_of(schedule) or (longest_number(schedule) if falls else None)
         if length is not None and schedule not in self._parts:
