@@ -71,6 +71,36 @@ def overlapping_shards(outcome: Outcome, notes: Notes) -> Diagnosis | None:
     return None
 
 
+def rows_left_out(outcome: Outcome, notes: Notes) -> Diagnosis | None:
+    """Detect rows that no rank draws: shares of ranks that do not exist, or the same last rows in every epoch."""
+    for loaders in _trained_with(notes):
+        shares = {loader.share[1] for loader in loaders.values() if len(loader.share) == 2}
+        samples = {loader.samples for loader in loaders.values()}
+        if len(shares) != 1 or len(samples) != 1:
+            continue
+        (dealt_to,), (number,) = shares, samples
+        missing = [_missing(notes, loaders, epoch) for epoch in (0, 1)]
+        words = {"samples": number, "ranks": outcome.ranks, "dealt_to": dealt_to, "left": len(missing[0])}
+        if dealt_to > outcome.world_size and len(missing[0]) * dealt_to >= number:
+            return diagnosis("rows_left_out", None, (), lines_of(_samples(_drawn(loaders))), **words)
+        if missing[0] and missing[0] == missing[1] and len(missing[0]) >= len(outcome.ranks):
+            return diagnosis("rows_left_out.last", None, (), (), **words)
+    return None
+
+
+def _missing(notes: Notes, loaders: Loaders, epoch: int) -> set[int]:
+    """Return the numbers that no rank draws in a whole epoch; none where other loaders draw from the same dataset."""
+    drawn: set[int] = set()
+    for rank, loader in loaders.items():
+        same = [each for each in notes[rank].loaders if each.dataset == loader.dataset]
+        if len(same) > 1 or len(loader.epochs) <= epoch or not loader.epochs[epoch].ended:
+            return set()
+        if len(loader.epochs[epoch].indices) >= 5000:
+            return set()
+        drawn |= {*loader.epochs[epoch].indices}
+    return {*range(loaders[min(loaders)].samples)} - drawn
+
+
 def same_order_every_epoch(outcome: Outcome, notes: Notes) -> Diagnosis | None:
     """Detect shuffled samples that come in the same order in the second epoch, because of a missing `set_epoch`."""
     for loaders in _trained_with(notes):
@@ -81,6 +111,9 @@ def same_order_every_epoch(outcome: Outcome, notes: Notes) -> Diagnosis | None:
 
 def _repeats(loader: LoaderNotes) -> bool:
     epochs = [each for each in loader.epochs if not each.evaluates]  # no look at the same rows in between
-    if loader.sampler != "DistributedSampler" or not loader.shuffles or len(epochs) < 2:
+    if not loader.shuffles or len(epochs) < 2:
         return False
-    return epochs[0].batches >= 2 and epochs[0].crc == epochs[1].crc
+    one, other = epochs[:2]
+    # A sampler that knows the new epoch, or draws in a plain order, does so on purpose.
+    on_purpose = one.settings != other.settings or one.indices == sorted(one.indices)
+    return one.batches >= 2 and one.crc == other.crc and not on_purpose

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from realranks.doctor.complaints import closer
+from realranks.doctor.loops import NO_ERRORS
 from realranks.doctor.meanings import MEANINGS, Meaning
-from realranks.doctor.notes import notes_of
+from realranks.doctor.notes import Notes, notes_of
 from realranks.doctor.sentences import diagnosis, text
 from realranks.doctor.words import at_line, blocked_in, lines_of, steps
+from realranks.outcome.facts import NO_FACTS
 from realranks.outcome.outcome import Diagnosis, Ending, Kind, Outcome, RankError
 from realranks.outcome.probe_notes import Failure, ProbeNotes
 
@@ -63,6 +65,32 @@ def swallowed_error(outcome: Outcome) -> Diagnosis | None:
     others = [rank for rank in outcome.ranks if rank not in swallowed]
     words = {"got": what, "call": first.what, "where": first.where, "others": others}
     return diagnosis("swallowed_error", outcome, swallowed, ranks=swallowed, **words)
+
+
+def raised_on_its_way(outcome: Outcome) -> Diagnosis | None:
+    """Detect ranks that wait in an `except` or a `finally` for others which have raised nothing."""
+    blocked = blocked_in(outcome)
+    caught = {rank: outcome.facts.get(rank, NO_FACTS).handled for rank in blocked}
+    handled = {rank: each for rank, each in caught.items() if each and each.type not in NO_ERRORS}
+    others = [rank for rank in outcome.ranks if rank not in handled]
+    if not handled or not others:
+        return None
+    rank, error = next(iter(handled.items()))
+    words = {"names": error.type, "where": error.where, "first": blocked[rank], "others": others}
+    return diagnosis("rank_raised.on_its_way", outcome, handled, ranks=handled, **words)
+
+
+def nothing_loaded(outcome: Outcome, notes: Notes) -> Diagnosis | None:
+    """Detect a state dict whose names do not fit, which `strict=False` has kept from being an error."""
+    for probe in notes.values():
+        for found in probe.nothing_loaded:
+            ranks = [rank for rank, each in notes.items() if found in each.nothing_loaded]
+            whose, other = ("the model", "the state_dict")[:: 1 if found.of_model else -1]
+            words = {"where": found.where, "prefix": found.prefix, "name": found.name}
+            return diagnosis(
+                "state_dict_names.silently", None, (), (), ranks=ranks, whose=whose, other=other, **words
+            )
+    return None
 
 
 def _caught(outcome: Outcome, rank: int, probe: ProbeNotes) -> Failure | None:

@@ -24,6 +24,7 @@ from realranks.doctor import (
     stuck,
 )
 from realranks.doctor.counts import pass_counts
+from realranks.doctor.errors import raised_on_its_way
 from realranks.doctor.gpu_waits import left_out_on_gpus
 from realranks.doctor.hang_table import Hang, Situation, hang_of
 from realranks.doctor.loops import goes_on_after_an_error, path_of
@@ -36,6 +37,7 @@ _BEFORE: tuple[Callable[[Outcome], Diagnosis | None], ...] = (
     left_out_on_gpus,
     group_creation.init_hang,
     closures.different_closures,
+    raised_on_its_way,
     roots.different_roots,
 )
 _A_STEP_APART = ("uneven_batches", "missing_forward", "missing_backward")

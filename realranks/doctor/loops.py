@@ -90,6 +90,21 @@ def goes_on_after_an_error(path: Path) -> bool:
     )
 
 
+def loop_over_tensors(path: Path) -> str | None:
+    """Return the `for` whose variable names the tensor in the call at the end of a path, as written."""
+    if not path:
+        return None
+    here = path[-1]
+    for node in ast.walk(_tree(here.file)):
+        if isinstance(node, ast.For) and node.lineno < here.line <= (node.end_lineno or 0):
+            targets = {each.id for each in ast.walk(node.target) if isinstance(each, ast.Name)}
+            used = (each for line in node.body for each in ast.walk(line) if isinstance(each, ast.Call))
+            at_line = (each for each in used if each.lineno <= here.line <= (each.end_lineno or 0))
+            if any(isinstance(n, ast.Name) and n.id in targets for call in at_line for n in ast.walk(call)):
+                return f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)}"
+    return None
+
+
 def at_parting(one: Path, other: Path) -> tuple[str, str]:
     """If two paths diverge within a library, say what each side is in: `, in save() of trainer`; else ''."""
     depth = _parting(one, other)
@@ -139,7 +154,7 @@ def _conditions(file: str) -> tuple[tuple[int, int, str], ...]:
 
 
 #: Exceptions that are no error.
-_NO_ERRORS = {"StopIteration", "StopAsyncIteration", "KeyboardInterrupt", "SystemExit", "GeneratorExit"}
+NO_ERRORS = {"StopIteration", "StopAsyncIteration", "KeyboardInterrupt", "SystemExit", "GeneratorExit"}
 
 
 @functools.lru_cache(maxsize=256)
@@ -155,7 +170,7 @@ def _tries(file: str) -> tuple[tuple[int, int], ...]:
 def _goes_on(handler: ast.ExceptHandler) -> bool:
     caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     names = {ast.unparse(each).rpartition(".")[2] if each is not None else "" for each in caught}
-    return not names <= _NO_ERRORS and not isinstance(handler.body[-1], ast.Raise)
+    return not names <= NO_ERRORS and not isinstance(handler.body[-1], ast.Raise)
 
 
 def _tree(file: str) -> ast.Module:

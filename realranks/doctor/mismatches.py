@@ -7,7 +7,7 @@ from dataclasses import replace
 from realranks.doctor import alignment
 from realranks.doctor.counts import calls_of_line
 from realranks.doctor.hang_table import Hang, Side, guarded, odd_of
-from realranks.doctor.loops import called_from, path_of
+from realranks.doctor.loops import called_from, loop_over_tensors, path_of
 from realranks.doctor.sentences import diagnosis, text
 from realranks.doctor.words import lines_of, located, rank_list, steps
 from realranks.outcome.outcome import Collective, Diagnosis, Outcome
@@ -38,7 +38,9 @@ def different_sizes(hang: Hang) -> Diagnosis | None:
     brings = ", ".join(text("{ranks} {ranks:brings} ", ranks=side.ranks) + side.what for side in in_order)
     alone = guarded(sides)
     odd = alone.ranks if alone is not None else ()
-    return diagnosis("different_dtypes" if alike else "different_sizes", hang.outcome, odd, brings=brings)
+    loop = None if alike or one.met.stage else loop_over_tensors(path_of(one.met))
+    name = "different_dtypes" if alike else "different_sizes.in_a_loop" if loop else "different_sizes"
+    return diagnosis(name, hang.outcome, odd, brings=brings, loop=loop)
 
 
 def different_collectives(hang: Hang) -> Diagnosis:

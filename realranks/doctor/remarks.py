@@ -18,6 +18,8 @@ from realranks.outcome.outcome import Outcome
 from realranks.outcome.probe_notes import EpochNotes
 from realranks.ranks.status import MAX_RECORDS
 
+_SEVERAL = "on several ranks"
+
 
 def silent_about(outcome: Outcome) -> str:
     """Return a clause to follow `No fault found on ranks 0 and 1`, such as `, but no process group was seen`, or ''."""
@@ -65,6 +67,14 @@ def compared_samples(notes: Notes) -> list[str]:
             numbers = _dealt([set(epoch.indices) for epoch in epochs], "numbers of samples")
             if rows and rows == numbers.replace("numbers of samples", "rows"):
                 numbers = ""
+            if (
+                name == "evaluation"
+                and rows.endswith(_SEVERAL)
+                and len(epochs[0].rows) < int(rows.split()[0])
+            ):
+                rows += (
+                    " (a sum or a mean over the ranks counts these more than once, unless they are left out)"
+                )
             if told := "; ".join(filter(None, [rows, numbers])):
                 found.append(f"{name}{which}: {told}")
     return found
@@ -76,7 +86,7 @@ def _dealt(ranks: Sequence[set[int]], what: str) -> str:
         return ""
     came = Counter(itertools.chain(*ranks))
     several = sum(number > 1 for number in came.values())
-    return f"{len(came)} {what}, {f'{several} of them on several ranks' if several else 'each on one rank'}"
+    return f"{len(came)} {what}, {f'{several} of them {_SEVERAL}' if several else 'each on one rank'}"
 
 
 def compared_inputs(notes: Notes) -> list[str]:

@@ -62,13 +62,17 @@ def _own_meets(outcome: Outcome, here: Side, there: Side) -> Diagnosis | None:
         return None  # which of the two is the one that not all come to?
     there_in, here_in = at_parting(way_there, way_here)
     elsewhere = text("{others} {others:is} in {theirs}", others=others, theirs=theirs) + there_in
+    place = seen_from(way_there, way_here)
+    notes = notes_of(outcome)
+    broken_off = place is Loop.LEFT and any(
+        loader.under_way for rank in ranks if rank in notes for loader in notes[rank].loaders
+    )
     left_out = missing_forward(outcome, min(others), ranks, f"now {elsewhere}") if theirs.stage else None
-    if left_out is not None:
+    if left_out is not None and not broken_off:
         return left_out
     only_here = not _come_to(outcome, mine, others)
     condition = condition_at(way_there, way_here)
-    place = seen_from(way_there, way_here)
-    is_beyond = condition is not None or _further(notes_of(outcome), others, ranks)
+    is_beyond = condition is not None or _further(notes, others, ranks)
     if place is Loop.OUTER and only_here and is_beyond:
         # What stands behind a loop for all ranks to meet in stands under no condition, and those that have come past
         # the end of the loop would have met it.

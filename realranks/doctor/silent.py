@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from realranks.doctor import data, drift, samples, training
-from realranks.doctor.errors import swallowed_complaint
+from realranks.doctor.errors import nothing_loaded, swallowed_complaint
 from realranks.doctor.files import same_file
 from realranks.doctor.memory import graphs_kept
 from realranks.doctor.mismatches import mismatch_in_passing
@@ -34,11 +34,14 @@ _RULES: tuple[Callable[[Outcome, Notes], Diagnosis | None], ...] = (
     training.gradients_cut,
     training.modes_differ,
     training.modes_of_parts_differ,
+    training.clipped_scaled,
     drift.drifted_buffers,
     drift.drifted_copies,
+    nothing_loaded,
     data.same_data,
     data.overlapping_shards,
     data.same_order_every_epoch,
+    data.rows_left_out,
     samples.labels_differ,
     samples.split_differs,
     samples.unlike_subsets,

@@ -83,6 +83,14 @@ def modes_of_parts_differ(outcome: Outcome, notes: Notes) -> Diagnosis | None:
     return None
 
 
+def clipped_scaled(outcome: Outcome, notes: Notes) -> Diagnosis | None:
+    """Detect gradients that are clipped before a GradScaler has taken its scale out of them."""
+    places = {rank: probe.clipped_scaled_at for rank, probe in notes.items() if probe.clipped_scaled_at}
+    if not places:
+        return None
+    return diagnosis("clipped_scaled", None, (), (), ranks=places, where=next(iter(places.values())))
+
+
 def too_many_threads(outcome: Outcome, notes: Notes) -> Diagnosis | None:
     """Detect ranks of one machine that compute with several times as many threads as it has cores."""
     threads = {rank: probe.threads for rank, probe in notes.items() if probe.threads > 1}

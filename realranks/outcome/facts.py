@@ -24,6 +24,13 @@ class StoreAddress(NamedTuple):
     port: str
 
 
+class Handled(NamedTuple):
+    """An exception that a rank is handling, in an `except` or a `finally`: its type, and the learner's line."""
+
+    type: str
+    where: str
+
+
 class LeftBehind(NamedTuple):
     """A key that a rank's error mentions, and a table that has it only in the process which started the rank.
 
@@ -65,6 +72,7 @@ class Facts:
         master: where it looks for the store.
         init: what `init_process_group` was called with, where that is on the stack.
         probe: what was noted while it was watched; None where it was not.
+        handled: the exception that its main thread is handling.
         left_behind: what its error mentions that only the process which started it has.
     """
 
@@ -79,6 +87,7 @@ class Facts:
     master: StoreAddress | None = None
     init: InitArguments | None = None
     probe: ProbeNotes | None = None
+    handled: Handled | None = None
     left_behind: LeftBehind | None = None
 
     def all_groups(self) -> dict[str, tuple[int, ...]]:

@@ -184,7 +184,7 @@ class EpochNotes:
         ended: the loader had no more; False where the script left the loop.
         evaluates: a model was called on what it gave, without gradients only.
         rows: what the loader gave (the first of many).
-        settings: whole numbers of the dataset that are named after an epoch or a seed, as they were then.
+        settings: whole numbers of dataset and sampler that are named after an epoch or a seed, as they were then.
     """
 
     indices: list[int] = field(default_factory=list)
@@ -203,10 +203,11 @@ class LoaderNotes:
     Attributes:
         number: counted from 0 in the order of their first use.
         sampler: the name of its class.
-        shuffles: whether the sampler is to shuffle.
+        shuffles: whether the sampler is to shuffle: it says so, or can be told the epoch.
         samples: how many the dataset has; -1 where it does not say.
-        share: for a DistributedSampler its own rank and the number of ranks it deals to.
+        share: where the sampler says so, its own rank and the number of ranks it deals to.
         trains: a model was trained with what it gave.
+        under_way: its newest pass has not come to its end.
         evaluates: a DDP model was called without gradients on what it gave.
         dataset: which of the rank's datasets it reads, counted from 0 in the order of their first use.
         dealt: how many samples its sampler gives in one pass; -1 where it does not say.
@@ -232,6 +233,7 @@ class LoaderNotes:
     picked: int | None = None
     numbered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     draws: dict[str, list[Draw]] = field(default_factory=dict)
+    under_way: bool = False
 
 
 @dataclass(frozen=True)
@@ -363,6 +365,20 @@ class Span(NamedTuple):
     moved: int
 
 
+class NothingLoaded(NamedTuple):
+    """A state dict of which `load_state_dict(strict=False)` at a line of the learner's has loaded nothing.
+
+    All names of one side, the model's (`of_model`) or the state dict's, begin with `prefix`; `name` is one without it.
+    `number` is how many names the state dict has.
+    """
+
+    where: str
+    prefix: str
+    name: str
+    number: int
+    of_model: bool
+
+
 @dataclass(frozen=True)
 class WaitingShare:
     """Seconds that were watched, and what the rank's main thread did in them.
@@ -402,6 +418,8 @@ class ProbeNotes:
         draws: of random numbers.
         files: of checkpoints.
         graphs: of autograd.
+        nothing_loaded: state dicts that fit no name of the model.
+        clipped_scaled_at: the line at which gradients were clipped with a GradScaler's scale in them.
         groups: the members of groups that are gone, by name.
     """
 
@@ -430,3 +448,5 @@ class ProbeNotes:
     draws: DrawNotes = field(default_factory=DrawNotes)
     files: FileNotes = field(default_factory=FileNotes)
     graphs: GraphNotes = field(default_factory=GraphNotes)
+    nothing_loaded: list[NothingLoaded] = field(default_factory=list)
+    clipped_scaled_at: str = ""

@@ -141,6 +141,7 @@ class Loaders:
         """Record that a loader has no more batches."""
         if iterator in self._epochs:
             self._epochs[iterator].ended = True
+            self._loaders[iterator].under_way = False
 
     def begun(self, loader: DataLoader[object], iterator: _BaseDataLoaderIter) -> None:
         """Record the iterator that a loader has made, and the loader if it is new."""
@@ -151,7 +152,9 @@ class Loaders:
             self._notes.loaders.append(self._note(loader))
             self._kept.append(loader)
         self._newest = self._notes.loaders[self.number]
-        epoch = Epoch(noted=len(self._newest.epochs) < _MAX_EPOCHS, settings=epoch_settings(loader.dataset))
+        self._newest.under_way = True
+        settings = {**epoch_settings(_sampler_of(loader)), **epoch_settings(loader.dataset)}
+        epoch = Epoch(noted=len(self._newest.epochs) < _MAX_EPOCHS, settings=settings)
         if epoch.noted:
             self._newest.epochs.append(epoch)
         if getattr(loader, "_auto_collation", False):
@@ -168,7 +171,7 @@ class Loaders:
         return LoaderNotes(
             number=len(self._kept),
             sampler=type(sampler).__name__,
-            shuffles=bool(getattr(sampler, "shuffle", False)),
+            shuffles=bool(getattr(sampler, "shuffle", hasattr(sampler, "set_epoch"))),
             samples=len(loader.dataset) if hasattr(loader.dataset, "__len__") else -1,
             share=tuple(value for value in share if isinstance(value, int)),
             dataset=self._number_of(loader.dataset),
@@ -198,8 +201,8 @@ class Loaders:
 
 
 def _sampler_of(loader: DataLoader[object]) -> object:
-    """Return the sampler that draws the indices; a batch sampler may wrap another one (accelerate's does)."""
+    """Return the sampler that draws the indices; a batch sampler may wrap another one (accelerate's does), or be it."""
     batching: object = loader.batch_sampler
     while (inner := getattr(batching, "batch_sampler", None)) is not None:
         batching = inner
-    return getattr(batching, "sampler", loader.sampler)
+    return getattr(batching, "sampler", loader.sampler if batching is None else batching)

@@ -13,7 +13,9 @@ from realranks.watch.dynamo import passed_over
 from realranks.watch.exchanges import Exchanges
 from realranks.watch.files import Files
 from realranks.watch.guard import guarded
+from realranks.watch.scaling import Scaling
 from realranks.watch.schedules import Schedules
+from realranks.watch.state_dicts import StateDicts
 
 if TYPE_CHECKING:
     from torch.nn.parallel import DistributedDataParallel
@@ -101,14 +103,16 @@ def patch(probe: Probe, stack: contextlib.ExitStack) -> None:
     replace(stack, torch.jit, "script", script)
     for handle in (register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)):
         stack.callback(handle.remove)
-    exchanges, files = Exchanges(probe.notes), Files(probe.notes)
-    schedules = Schedules(probe.notes, probe.optimizers)
+    exchanges, files, scaling = Exchanges(probe.notes), Files(probe.notes), Scaling(probe.notes)
+    schedules, state_dicts = Schedules(probe.notes, probe.optimizers), StateDicts(probe.notes)
     exchanges.wrap(stack, replace, guarded(exchanges, probe.unseen, "messages"))
     probe.gathered.wrap(stack, replace, guarded(probe.gathered, probe.unseen, "gathered tensors"))
     probe.draws.wrap(stack, replace, guarded(probe.draws, probe.unseen, "random numbers"))
     probe.workers.wrap(stack, replace, guarded(probe.workers, probe.unseen, "random numbers of workers"))
     files.wrap(stack, replace, guarded(files, probe.unseen, "files"))
     schedules.wrap(stack, replace, guarded(schedules, probe.unseen, "schedules"))
+    scaling.wrap(stack, replace, guarded(scaling, probe.unseen, "clipped gradients"))
+    state_dicts.wrap(stack, replace, guarded(state_dicts, probe.unseen, "state dicts"))
     probe.loaders.wrap(stack, replace, guarded(probe.loaders, probe.unseen, "samples"))
 
 

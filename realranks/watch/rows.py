@@ -118,10 +118,10 @@ def numbered_names(dataset: object) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def epoch_settings(dataset: object) -> dict[str, int]:
-    """Return the dataset's integers named after an epoch or a seed, as the script's process has them."""
+def epoch_settings(thing: object) -> dict[str, int]:
+    """Return a dataset's or sampler's integers named after an epoch or a seed, as the script's process has them."""
     found: dict[str, int] = {}
-    for each in _chain(dataset):
+    for each in _chain(thing):
         for name, value in list(vars(each).items()) if hasattr(each, "__dict__") else []:
             if type(value) is int and ("epoch" in name or "seed" in name):
                 found.setdefault(name, value)

@@ -38,6 +38,7 @@ class Schedules:
         self._notes = notes
         self._optimizers = optimizers
         self._found: dict[weakref.ref[LRScheduler], ScheduleNotes] = {}
+        self._rates: weakref.WeakKeyDictionary[LRScheduler, float] = weakref.WeakKeyDictionary()
         self._parts: weakref.WeakSet[LRScheduler] = weakref.WeakSet()
 
     def wrap(self, stack: ExitStack, replace: Replace, noting: Schedules) -> None:
@@ -60,7 +61,9 @@ class Schedules:
         for part in getattr(schedule, "_schedulers", ()):
             self._parts.add(part)
             self._found.pop(weakref.ref(part), None)
-        length = length_of(schedule)
+        rate = float(schedule.get_last_lr()[0]) if hasattr(schedule, "get_last_lr") else 0.0
+        falls, self._rates[schedule] = rate < self._rates.get(schedule, rate), rate
+        length = length_of(schedule) or (longest_number(schedule) if falls else None)
         if length is not None and schedule not in self._parts:
             self._found[weakref.ref(schedule)] = self._note(schedule, length)
         self._notes.schedules = list(self._found.values())[:_MAX_SCHEDULES]
@@ -85,3 +88,17 @@ def length_of(schedule: object) -> int | None:
         last = length_of(schedule._schedulers[-1])  # type: ignore[attr-defined]
         length = schedule._milestones[-1] + last if last is not None else None  # type: ignore[attr-defined]
     return length if type(length) is int and length > 0 else None
+
+
+def longest_number(schedule: object) -> int | None:
+    """Return the largest whole number that the functions of a schedule enclose, if it has not got there yet.
+
+    For one that falls, this is its end: `min(1, step / total)`, with `total` from the function around it.
+    """
+    cells = [
+        cell
+        for each in getattr(schedule, "lr_lambdas", ())
+        for cell in getattr(each, "__closure__", None) or ()
+    ]
+    longest = max((cell.cell_contents for cell in cells if type(cell.cell_contents) is int), default=0)
+    return longest if longest >= int(getattr(schedule, "last_epoch", 0)) > 0 else None

@@ -23,6 +23,7 @@ NOT_TORCHS = {
     "_target": "multiprocessing.Process",
     "_flush_std_streams": "multiprocessing.util",
     "_run_exitfuncs": "atexit",
+    "_current_exceptions": "sys",
     "_current_frames": "sys",
     "_getframe": "sys",
     "_exit": "os",

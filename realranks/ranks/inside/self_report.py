@@ -12,11 +12,12 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from realranks.outcome.facts import Facts, InitArguments, StoreAddress, ThreadPlace
+from realranks.outcome.facts import Facts, Handled, InitArguments, StoreAddress, ThreadPlace
 from realranks.outcome.places import Frame, is_learners
 from realranks.outcome.probe_notes import Counts, ProbeNotes
 from realranks.outcome.wrapped import WrappedModel
@@ -41,7 +42,9 @@ def facts_of(main_thread: int) -> Facts:
     while frame is not None:
         frames.append(frame)
         frame = frame.f_back
-    return _facts(_init_arguments(frames), at_rest=False)
+    current: Any = sys._current_exceptions().get(main_thread)
+    error = current[1] if isinstance(current, tuple) else current  # a tuple before Python 3.12
+    return replace(_facts(_init_arguments(frames), at_rest=False), handled=_handled(error))
 
 
 def facts_at(traceback: TracebackType | None) -> Facts:
@@ -93,6 +96,18 @@ def _agent_has_the_store(init: InitArguments | None, master: StoreAddress) -> bo
     if torch is None or torch.__version__ < (2, 14) or method is None or not method.startswith("tcp://"):
         return True
     return method.partition("?")[0] == f"tcp://{master.host}:{master.port}"
+
+
+def _handled(error: BaseException | None) -> Handled | None:
+    """Describe an exception that is being handled while the rank waits, if a line of the learner's has raised it."""
+    found, traceback = None, error.__traceback__ if error is not None else None
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if is_learners(code.co_filename):
+            place = Frame(code.co_filename, traceback.tb_lineno, code.co_name, "").where()
+            found = Handled(type(error).__name__, place)
+        traceback = traceback.tb_next
+    return found
 
 
 def _notes() -> ProbeNotes | None:

@@ -476,7 +476,11 @@ def _seen(run: Run) -> dict[int, tuple[Collective, ...]]:
 def _facts(run: Run) -> dict[int, Facts]:
     """Collect what the ranks reported about themselves: while blocked, when they raised, or at the end."""
     facts = {rank: status.facts for rank, status in run.details.items() if status.facts is not None}
-    facts.update({rank: done.facts for rank, done in run.done.items() if done.facts is not None})
+    for rank, done in run.done.items():
+        if done.facts is not None:
+            # What a rank was handling when it waited has nothing to do with how it was freed.
+            handled = facts[rank].handled if rank in facts else None
+            facts[rank] = dataclasses.replace(done.facts, handled=handled)
     return dict(sorted(facts.items()))
 
 

@@ -101,7 +101,10 @@ def test_rows_are_said_to_be_compared_only_where_several_ranks_have_met_them():
     both = "epoch 0: 4 rows, each on one rank; 2 numbers of samples, 2 of them on several ranks"
     assert said(*augmented) == both
     evaluated = (to_record(rows, use="evaluates") for rows in ([1, 2], [2, 3]))
-    assert said(*evaluated) == "evaluation: 3 rows, 1 of them on several ranks"
+    again = "(a sum or a mean over the ranks counts these more than once, unless they are left out)"
+    assert said(*evaluated) == f"evaluation: 3 rows, 1 of them on several ranks {again}"
+    everywhere = (to_record(rows, use="evaluates") for rows in ([1, 2], [1, 2]))
+    assert said(*everywhere) == "evaluation: 2 rows, 2 of them on several ranks"
 
 
 def test_random_numbers_are_said_to_be_alike_or_not():

@@ -92,6 +92,7 @@ def test_a_name_that_the_table_does_not_have_is_an_error_and_not_the_plain_sente
 def test_a_variant_says_something_of_its_own(kind):
     """One without a sentence has advice or a warning of its own, and says on purpose what its kind says."""
     plain = {
+        "different_sizes.in_a_loop",
         "out_of_memory.cuda",
         "parameters_outside.without_ddp",
         "schedule_too_short.raised",
