@@ -50,6 +50,9 @@ ONE_OF = (
 #: Of these, one in ten: always the same ones.
 _TENTH = (
     "tests/answers/test_answers.py::test_an_answer_",
+    "tests/integration/test_grading_isolation.py::test_a_nasty_answer_",
+    "tests/integration/test_grading_isolation.py::test_an_answer_cannot_touch_",
+    "tests/integration/test_grading_isolation.py::test_an_answer_reaches_no_network",
     "tests/scenarios/test_scenarios.py::test_the_doctor_",
 )
 _ALL_OF = ("tests/unit/", "tests/records/", "notebooks/", "exercises/", "solutions/")
