@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import functools
 import os
 import platform
 import struct
 import sys
 from collections.abc import Sequence
+
+from realranks.ranks.process import libc
 
 _SET_MODE_FILTER, _ALL_THREADS = 1, 1
 _LOAD, _IF_EQUAL, _IF_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
@@ -25,9 +26,9 @@ _NUMBER, _PROCESSOR, _ARGUMENTS = 0, 4, 16
 #: Of another ABI of the same processor (x32), with numbers of its own.
 _OTHER_ABI = 0x40000000
 
-#: By machine: its name in the kernel, and the number of the call that sets the filter.
+#: By machine: its name in the kernel, and the number of the call that sets the filter. Other calls' numbers stand in
+#: the same order.
 _MACHINES = {"x86_64": (0xC000003E, 317), "aarch64": (0xC00000B7, 277)}
-_COLUMNS = ("x86_64", "aarch64")
 _REFUSED = {
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
@@ -74,7 +75,7 @@ def restrict() -> bool:
 
 def _program(machine: str, own: int) -> Sequence[tuple[int, int, int, int]]:
     """Return the filter's steps: what is done, how many steps to jump if so and if not, with which number."""
-    column = _COLUMNS.index(machine)
+    column = list(_MACHINES).index(machine)
     steps = [
         (_LOAD, 0, 0, _PROCESSOR),
         (_IF_EQUAL, 1, 0, _MACHINES[machine][0]),
@@ -100,9 +101,4 @@ def _program(machine: str, own: int) -> Sequence[tuple[int, int, int, int]]:
 def call(number: int, *arguments: int | bytes | None) -> int:
     """Call the system: numbers are passed on as longs, bytes by their address."""
     words = [ctypes.c_long(each) if isinstance(each, int) else each for each in arguments]
-    return int(_libc().syscall(ctypes.c_long(number), *words))
-
-
-@functools.cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None)
+    return int(libc().syscall(ctypes.c_long(number), *words))

@@ -9,7 +9,7 @@ from realranks.doctor.notes import Notes
 from realranks.doctor.sentences import diagnosis
 from realranks.doctor.words import lines_of
 from realranks.outcome.outcome import Diagnosis, Outcome
-from realranks.outcome.probe_notes import LoaderNotes
+from realranks.outcome.probe_notes import MAX_INDICES, LoaderNotes
 
 Loaders = Mapping[int, LoaderNotes]
 _SHOWN = 8
@@ -64,7 +64,9 @@ def overlapping_shards(outcome: Outcome, notes: Notes) -> Diagnosis | None:
         counts = Counter(index for found in drawn.values() for index in found)
         padding = len(notes) - 1  # DistributedSampler repeats samples so that all ranks get equally many
         shared = sum(count - 1 for count in counts.values())
-        if shared <= padding or any(len(loader.epochs[0].indices) >= 5000 for loader in loaders.values()):
+        if shared <= padding or any(
+            len(loader.epochs[0].indices) >= MAX_INDICES for loader in loaders.values()
+        ):
             continue
         if loaders[min(loaders)].samples >= len(notes):
             return diagnosis("overlapping_shards", None, (), lines_of(_samples(drawn)), shared=shared)
@@ -93,11 +95,12 @@ def _missing(notes: Notes, loaders: Loaders, epoch: int) -> set[int]:
     drawn: set[int] = set()
     for rank, loader in loaders.items():
         same = [each for each in notes[rank].loaders if each.dataset == loader.dataset]
-        if len(same) > 1 or len(loader.epochs) <= epoch or not loader.epochs[epoch].ended:
+        if len(same) > 1 or len(loader.epochs) <= epoch:
             return set()
-        if len(loader.epochs[epoch].indices) >= 5000:
+        noted = loader.epochs[epoch]
+        if not noted.ended or len(noted.indices) >= MAX_INDICES:
             return set()
-        drawn |= {*loader.epochs[epoch].indices}
+        drawn |= {*noted.indices}
     return {*range(loaders[min(loaders)].samples)} - drawn
 
 

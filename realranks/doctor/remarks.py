@@ -18,8 +18,6 @@ from realranks.outcome.outcome import Outcome
 from realranks.outcome.probe_notes import EpochNotes
 from realranks.ranks.status import MAX_RECORDS
 
-_SEVERAL = "on several ranks"
-
 
 def silent_about(outcome: Outcome) -> str:
     """Return a clause to follow `No fault found on ranks 0 and 1`, such as `, but no process group was seen`, or ''."""
@@ -63,15 +61,13 @@ def compared_samples(notes: Notes) -> list[str]:
     ):
         for number, epochs in enumerate(loaders):
             which = f" of loader {number}" if len(loaders) > 1 else ""
-            rows = _dealt([{row.crc for row in epoch.rows} for epoch in epochs], "rows")
+            by_rank = [{row.crc for row in epoch.rows} for epoch in epochs]
+            rows = _dealt(by_rank, "rows")
             numbers = _dealt([set(epoch.indices) for epoch in epochs], "numbers of samples")
             if rows and rows == numbers.replace("numbers of samples", "rows"):
                 numbers = ""
-            if (
-                name == "evaluation"
-                and rows.endswith(_SEVERAL)
-                and len(epochs[0].rows) < int(rows.split()[0])
-            ):
+            different = len(set().union(*by_rank))
+            if rows and name == "evaluation" and len(epochs[0].rows) < different < sum(map(len, by_rank)):
                 rows += (
                     " (a sum or a mean over the ranks counts these more than once, unless they are left out)"
                 )
@@ -86,7 +82,7 @@ def _dealt(ranks: Sequence[set[int]], what: str) -> str:
         return ""
     came = Counter(itertools.chain(*ranks))
     several = sum(number > 1 for number in came.values())
-    return f"{len(came)} {what}, {f'{several} of them {_SEVERAL}' if several else 'each on one rank'}"
+    return f"{len(came)} {what}, {f'{several} of them on several ranks' if several else 'each on one rank'}"
 
 
 def compared_inputs(notes: Notes) -> list[str]:

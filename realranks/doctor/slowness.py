@@ -16,7 +16,7 @@ from realranks.doctor.words import lines_of
 from realranks.outcome.outcome import Diagnosis, Outcome
 from realranks.outcome.probe_notes import Span
 
-#: The kinds that are told here.
+#: The kinds of diagnosis in this module.
 SLOW = ("slow_rank", "slow_input", "slow_communication")
 #: More of the time than this is a clear majority; less than that is hardly any.
 _MAJORITY, _HARDLY = 0.6, 0.15

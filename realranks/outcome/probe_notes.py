@@ -166,6 +166,8 @@ class Draw(NamedTuple):
 
 #: Loaders that are noted on each rank, the first.
 MAX_LOADERS = 8
+#: Numbers of samples that are kept of one epoch, the first.
+MAX_INDICES = 5000
 
 
 class Row(NamedTuple):
@@ -369,13 +371,11 @@ class NothingLoaded(NamedTuple):
     """A state dict of which `load_state_dict(strict=False)` at a line of the learner's has loaded nothing.
 
     All names of one side, the model's (`of_model`) or the state dict's, begin with `prefix`; `name` is one without it.
-    `number` is how many names the state dict has.
     """
 
     where: str
     prefix: str
     name: str
-    number: int
     of_model: bool
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 import signal
 import sys
@@ -27,7 +28,13 @@ STAT_EXIT_CODE = 49
 def prctl(option: int, value: int | bytes) -> None:
     """Call prctl where there is one (Linux); elsewhere do nothing."""
     if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+        libc().prctl(option, value, 0, 0, 0)
+
+
+@functools.cache
+def libc() -> ctypes.CDLL:
+    """Return the C library, of which `ctypes.get_errno()` tells the last error."""
+    return ctypes.CDLL(None, use_errno=True)
 
 
 def die_with_parent() -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, WeakSet
 
-from realranks.outcome.probe_notes import MAX_LOADERS, EpochNotes, LoaderNotes, ProbeNotes
+from realranks.outcome.probe_notes import MAX_INDICES, MAX_LOADERS, EpochNotes, LoaderNotes, ProbeNotes
 from realranks.watch.guard import Replace
 from realranks.watch.rows import epoch_settings, numbered_names, picked, rows_of
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _Iterate = Callable[["DataLoader[object]"], "_BaseDataLoaderIter"]
 _Follow = Callable[["_BaseDataLoaderIter"], object]
 
-_MAX_EPOCHS, _MAX_INDICES = 4, 5000
+_MAX_EPOCHS = 4
 #: Rows of which a checksum is made: in one pass, and in all.
 _MAX_ROWS, _MAX_ROWS_IN_ALL = 1000, 12_000
 
@@ -39,7 +39,7 @@ class Epoch(EpochNotes):
         """Record a batch that was drawn."""
         self.batches += 1
         self.crc = zlib.crc32(repr(batch).encode(), self.crc)
-        self.indices += batch[: max(0, _MAX_INDICES - len(self.indices))]
+        self.indices += batch[: max(0, MAX_INDICES - len(self.indices))]
         if self.noted and len(self.rows) < _MAX_ROWS:
             self.awaited.append(batch)
 

@@ -43,7 +43,7 @@ class StateDicts:
             prefix = _prefix(given, wanted)
             if prefix is not None:
                 name = min(given).removeprefix(prefix)
-                self._notes.append(NothingLoaded(learners_line(), prefix, name, len(state_dict), of_model))
+                self._notes.append(NothingLoaded(learners_line(), prefix, name, of_model))
                 return
 
 

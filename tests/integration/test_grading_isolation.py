@@ -477,7 +477,7 @@ def test_an_answer_is_not_given_ranks_that_nothing_confines(monkeypatch):
     try:
         assert asks(), "a kernel gets ranks"
         body = f"""
-        import ctypes, os, socket
+        import socket
         from realranks.ranks.codec import decode
         from realranks.ranks.server import zygote
         mine, theirs = socket.socketpair()

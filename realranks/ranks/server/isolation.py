@@ -14,6 +14,8 @@ import os
 import socket
 import struct
 
+from realranks.ranks.process import libc
+
 _KINDS = {"user": 0x10000000, "net": 0x40000000, "mnt": 0x00020000}
 _SET_FLAGS, _UP = 0x8914, 1
 _NO_SETUID, _NO_DEVICES = 2, 4
@@ -40,7 +42,7 @@ def enter_new() -> None:
         OSError: the system does not allow it.
     """
     user, group = os.getuid(), os.getgid()
-    _check(_libc().unshare(sum(_KINDS.values())))
+    _check(libc().unshare(sum(_KINDS.values())))
     for name, text in (
         ("setgroups", "deny"),
         ("gid_map", f"{group} {group} 1"),
@@ -50,7 +52,7 @@ def enter_new() -> None:
             file.write(text)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         fcntl.ioctl(any_socket, _SET_FLAGS, struct.pack("16sh22x", b"lo", _UP))
-    _check(_libc().mount(b"tmpfs", b"/dev/shm", b"tmpfs", _NO_SETUID | _NO_DEVICES, _SHARED_MEMORY))
+    _check(libc().mount(b"tmpfs", b"/dev/shm", b"tmpfs", _NO_SETUID | _NO_DEVICES, _SHARED_MEMORY))
 
 
 def enter(process: int) -> None:
@@ -62,15 +64,11 @@ def enter(process: int) -> None:
     with contextlib.ExitStack() as stack:
         places = [stack.enter_context(open(f"/proc/{process}/ns/{kind}", "rb")) for kind in _KINDS]
         for place, kind in zip(places, _KINDS.values(), strict=True):
-            _check(_libc().setns(place.fileno(), kind))
+            _check(libc().setns(place.fileno(), kind))
     # Who enters has all rights over that network; a rank needs none of them.
-    _check(_libc().capset(struct.pack("Ii", _CAPABILITIES_VERSION, 0), bytes(24)))
+    _check(libc().capset(struct.pack("Ii", _CAPABILITIES_VERSION, 0), bytes(24)))
 
 
 def _check(result: int) -> None:
     if result:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-
-
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
