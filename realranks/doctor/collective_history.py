@@ -6,43 +6,43 @@ they had come so far is a better witness than what most ranks do now.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from realranks.doctor.hang_table import Hang, Side
 from realranks.doctor.loops import Loop, path_of, seen_from
 from realranks.doctor.sentences import diagnosis
 from realranks.doctor.words import steps
 from realranks.outcome.outcome import Collective, Diagnosis, Outcome
+from realranks.ranks.status import MAX_RECORDS
 
 Key = tuple[object, ...]
 #: Of how many collectives before the last one a pattern may consist.
 _LONGEST = 100
 
 
-def against_the_habit_in_a_row(hang: Hang) -> Diagnosis | None:
-    """Detect that one side has issued several collectives at its line in a row, and the other has moved on."""
-    return _first(_against_the_habit(hang.outcome, own, rest, in_a_row=True) for own, rest in hang.pairs)
+def against_the_habit(hang: Hang) -> Diagnosis | None:
+    """Detect that one side is in a collective which the other has left out, or has issued once more than before.
 
-
-def against_the_habit_in_a_loop(hang: Hang) -> Diagnosis | None:
-    """Detect that one side is in a collective which the other, in the same loop, has passed or not reached."""
-    return _first(_against_the_habit(hang.outcome, own, rest, in_a_row=False) for own, rest in hang.pairs)
-
-
-def _first(found: Iterable[Diagnosis | None]) -> Diagnosis | None:
+    Either that side has issued several at its line in a row and the other has moved on, or the other, in a loop around
+    that line, is where it usually comes after it.
+    """
+    found = (_against_the_habit(hang.outcome, own, rest) for own, rest in hang.pairs)
     return next((each for each in found if each is not None), None)
 
 
-def _against_the_habit(outcome: Outcome, own: Side, other: Side, in_a_row: bool) -> Diagnosis | None:
+def _against_the_habit(outcome: Outcome, own: Side, other: Side) -> Diagnosis | None:
     mine, theirs = own.met, other.met
     if mine.stage or _place(mine) is None or _place(mine) == _place(theirs):
         return None
     before = _before(outcome, min(own.ranks), mine)
     number = _last_in_a_row(before, mine)
-    in_one_loop = seen_from(path_of(theirs), path_of(mine)) is Loop.SAME
-    if not (number if in_a_row else in_one_loop):
+    place = seen_from(path_of(theirs), path_of(mine))
+    if not number and place not in (Loop.SAME, Loop.OUTER):
         return None
-    usual = _usual(before, number)
+    behind_a_loop = not number and place is Loop.OUTER
+    if behind_a_loop and not _whole_round(before, mine, theirs):
+        return None
+    usual = _key(mine) if behind_a_loop else _usual(before, number)
     words = {"ranks": own.ranks, "what": mine, "others": other.ranks, "theirs": theirs}
     if usual == _key(mine):
         came = f", after {steps(number, 'call')} of it" if number else ""
@@ -80,6 +80,18 @@ def _usual(before: Sequence[Collective], number: int) -> Key | None:
         return None
     following = {keys[end] for end, length in alike.items() if length == longest}
     return following.pop() if len(following) == 1 else None
+
+
+def _whole_round(before: Sequence[Collective], like: Collective, inner: Collective) -> bool:
+    """Check that a rank came as often to what is in a loop as between all its earlier calls behind that loop."""
+    times = [0]
+    for key in map(_key, before):
+        if key == _key(like):
+            times.append(0)
+        times[-1] += key == _key(inner)
+    if len(before) >= MAX_RECORDS - 1:
+        del times[0]  # its beginning is no longer known
+    return len(times) > 1 and len(set(times)) == 1
 
 
 def _common_end(one: Sequence[Key], other: Sequence[Key]) -> int:

@@ -10,38 +10,76 @@ from typing import NamedTuple
 
 from realranks.outcome.outcome import Collective, Outcome, Waiting
 from realranks.outcome.places import Spot, is_learners
-from realranks.outcome.syntax import parsed, parsed_expression
+from realranks.outcome.syntax import parsed
 
 
 class Guard(NamedTuple):
-    """A condition on the rank: as written, and the lines, first and last, of everything that hangs on it."""
+    """A condition: as written, the lines for which it holds, first and last, and those of everything that hangs on it.
+
+    Where an `if` leaves a block early, what follows there hangs on it: `if rank != 0: return`.
+    """
 
     condition: str
+    lines: tuple[int, int]
     first: int
     last: int
+    on_rank: bool
+    of_loop: bool = False
+
+    @property
+    def leaves_early(self) -> bool:
+        """Check for an `if` whose block is left, so that what it guards stands below it."""
+        return self.condition.startswith("if ")
+
+
+#: What every rank finds alike: "if not dist.is_initialized(): return".
+_ALIKE = ("world", "initialized", "available", "distributed")
 
 
 def guards(file: str, line: int) -> tuple[Guard, ...]:
     """List the conditions on the rank around this line, the innermost first."""
-    return _guards("".join(linecache.getlines(file)), line)
+    around = (each for each in conditions(file) if each.lines[0] <= line <= each.lines[1])
+    return tuple(each for each in around if each.on_rank)[::-1]
+
+
+def conditions(file: str) -> tuple[Guard, ...]:
+    """List all conditions of a file, the outer ones before those in them."""
+    return _conditions("".join(linecache.getlines(file)))
 
 
 @functools.lru_cache(maxsize=256)
-def _guards(source: str, line: int) -> tuple[Guard, ...]:
+def _conditions(source: str) -> tuple[Guard, ...]:
     try:
         tree = parsed(source)
     except (SyntaxError, ValueError):
         return ()
-    found = []
+    return tuple(sorted(_guards(tree), key=lambda guard: guard.lines[0]))
+
+
+def _guards(tree: ast.AST) -> Iterable[Guard]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.If | ast.While) and _mentions_rank(node.test):
-            for body, negated in ((node.body, False), (node.orelse, True)):
-                if body and body[0].lineno <= line <= (body[-1].end_lineno or 0):
-                    text = ast.unparse(node.test)
-                    inside = (*node.body, *node.orelse)
-                    last = max(each.end_lineno or 0 for each in inside)
-                    found.append(Guard(f"not ({text})" if negated else text, node.body[0].lineno, last))
-    return tuple(reversed(found))
+        if isinstance(node, ast.If | ast.While):
+            test, on_rank, loop = (
+                ast.unparse(node.test),
+                _mentions_rank(node.test),
+                isinstance(node, ast.While),
+            )
+            whole = node.body[0].lineno, max(_end(each) for each in (*node.body, *node.orelse))
+            for body, text in ((node.body, test), (node.orelse, f"not ({test})")):
+                if body:
+                    yield Guard(text, (body[0].lineno, _end(body[-1])), *whole, on_rank, loop)
+        blocks: Iterable[object] = (getattr(node, name, None) for name in ("body", "orelse", "finalbody"))
+        for block in (each for each in blocks if isinstance(each, list)):
+            for place, each in enumerate(block[:-1]):
+                if isinstance(each, ast.If) and isinstance(each.body[-1], ast.Return | ast.Continue):
+                    text = f"if {ast.unparse(each.test)}: {type(each.body[-1]).__name__.lower()}"
+                    behind = (block[place + 1].lineno, _end(block[-1]))
+                    if not any(word in text for word in _ALIKE):
+                        yield Guard(text, behind, *behind, _mentions_rank(each.test))
+
+
+def _end(node: ast.stmt) -> int:
+    return node.end_lineno or node.lineno
 
 
 def rank_condition(file: str, line: int) -> str | None:
@@ -80,11 +118,6 @@ def _been(outcome: Outcome, ranks: Collection[int]) -> set[tuple[str, int]]:
     return been | {(frame.file, frame.line) for stack in stacks for frame in stack}
 
 
-def is_on_the_rank(condition: str) -> bool:
-    """Check whether a condition, as written, asks for the rank."""
-    return _mentions_rank(parsed_expression(condition))
-
-
 def _mentions_rank(test: ast.expr) -> bool:
     words = ("rank", "is_main", "is_master", "main_process", "process_zero", "process_index", "global_zero")
     for node in ast.walk(test):
@@ -96,6 +129,11 @@ def _mentions_rank(test: ast.expr) -> bool:
     return False
 
 
+def stands(condition: str | None) -> str:
+    """Format a condition as "under `rank == 0`", or "below `if rank != 0: return`"; '' if there is none."""
+    return f"{'below' if condition.startswith('if ') else 'under'} `{condition}`" if condition else ""
+
+
 def under(condition: str | None) -> str:
-    """Format a condition as ` (under `rank == 0`)`; '' if there is none."""
-    return f" (under `{condition}`)" if condition else ""
+    """Format a condition as " (under `rank == 0`)"; '' if there is none."""
+    return f" ({stands(condition)})" if condition else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable
 
-from realranks.doctor.conditions import condition_of, under
+from realranks.doctor.conditions import condition_of, stands, under
 from realranks.doctor.counts import calls_of_line, in_ddp_forward, pass_counts, steps_begun, without_backward
 from realranks.doctor.hang_table import IN_A_PASS, Hang, Side, Situation
 from realranks.doctor.notes import notes_of
@@ -208,8 +208,8 @@ def backward_on_some_ranks(hang: Hang) -> Diagnosis | None:
     is_few = left and len(side.ranks) < len(rest.ranks)
     is_alone = len(side.ranks) <= len(rest.ranks) if left else rest.condition is None
     if (side.condition is not None and is_alone) or (is_few and not left_out):
-        because = f", because the line stands under `{side.condition}`" if side.condition else ""
-        words |= {"where": side.where, "condition": side.condition, "because": because, "instead": rest}
+        because = f", because the line stands {stands(side.condition)}" if side.condition else ""
+        words |= {"where": side.where, "stands": stands(side.condition), "because": because, "instead": rest}
         return diagnosis("extra_backward.left" if left else "extra_backward", outcome, side.ranks, **words)
     found = _unused_parameters(hang) if left else _fewer_batches(outcome, side, rest)
     if found is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from realranks.doctor.conditions import is_on_the_rank
+from realranks.doctor.conditions import stands
 from realranks.doctor.hang_table import Hang, Side, odd_of
 from realranks.doctor.loops import Loop, further_down, own_condition_at, path_of, seen_from
 from realranks.doctor.sentences import diagnosis, text
@@ -25,14 +25,13 @@ def under_some_condition(hang: Hang) -> Diagnosis | None:
     found = {
         here.ranks: (here, rest, condition)
         for here, rest in _pairs(hang)
-        if (condition := own_condition_at(path_of(rest.met), path_of(here.met)))
-        and not is_on_the_rank(condition)
+        if (condition := own_condition_at(path_of(rest.met), path_of(here.met))) and not condition.on_rank
     }
     if len(found) != 1:
         return None
     here, rest, condition = found.popitem()[1]
     where = text("{rest} {rest:is} in {theirs}", rest=rest.ranks, theirs=rest)
-    words = {"ranks": here.ranks, "what": here, "condition": condition, "elsewhere": where}
+    words = {"ranks": here.ranks, "what": here, "stands": stands(condition.condition), "elsewhere": where}
     return diagnosis(
         "different_collectives.by_place", hang.outcome, odd_of(hang.sides) or here.ranks, **words
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from realranks.doctor.conditions import condition_of
 from realranks.doctor.words import at_line, blocked_in, call_of, collective_text, within_library
@@ -98,6 +98,17 @@ class Hang:
         """Each of the two sides with the other one; a side that waits for ranks that have left comes alone."""
         pairs = ((self.one, self.other), (self.other, self.one))
         return tuple(pair for pair in pairs if pair[0].waiting is not None or pair[0].collective is not None)
+
+    @property
+    def when_they_met(self) -> Outcome:
+        """The outcome without what ranks have issued after their sides met: gloo lets some of them go on."""
+        recorded = dict(self.outcome.recorded)
+        for side in self.sides:
+            for rank in side.ranks:
+                numbers = [(record.group, record.seq) for record in recorded.get(rank, ())]
+                if (met := (side.met.group, side.met.seq)) in numbers:
+                    recorded[rank] = recorded[rank][: numbers.index(met) + 1]
+        return replace(self.outcome, recorded=recorded)
 
     @property
     def first(self) -> Waiting:

@@ -8,6 +8,7 @@ import functools
 import linecache
 from collections.abc import Iterable, Sequence
 
+from realranks.doctor.conditions import Guard, conditions
 from realranks.outcome.outcome import Collective
 from realranks.outcome.places import Frame, Spot, is_learners, package_of
 from realranks.outcome.syntax import parsed
@@ -57,26 +58,30 @@ def condition_at(inside: Path, other: Path) -> str | None:
     Of conditions in a library, return the two nearest to that place.
     """
     own, of_library = _conditions_at(inside, other)
-    return own[-1] if own else "` and `".join(of_library[:2]) or None
+    return own[-1].condition if own else "` and `".join(each.condition for each in of_library[:2]) or None
 
 
-def own_condition_at(inside: Path, other: Path) -> str | None:
+def own_condition_at(inside: Path, other: Path) -> Guard | None:
     """Return the innermost such `if` in the script itself, or None."""
     return next(reversed(_conditions_at(inside, other)[0]), None)
 
 
-def _conditions_at(inside: Path, other: Path) -> tuple[list[str], list[str]]:
-    """Return the conditions in the learner's code and those in a library."""
+def _conditions_at(inside: Path, other: Path) -> tuple[list[Guard], list[Guard]]:
+    """Return the conditions in the learner's code and those in a library; of these, not what a library checks first."""
     depth = _parting(inside, other)
-    own: list[str] = []
-    of_library: list[str] = []
+    own: list[Guard] = []
+    of_library: list[Guard] = []
     if depth >= len(other):
         return own, of_library
     here = inside[depth].line if depth < len(inside) and inside[depth].file == other[depth].file else 0
     for place, frame in enumerate(other[depth:]):
-        for first, last, test in _conditions(frame.file):
+        is_own = is_learners(frame.file)
+        for guard in conditions(frame.file):
+            first, last = guard.lines
+            if guard.of_loop or (guard.leaves_early and not is_own):
+                continue
             if first <= frame.line <= last and not (place == 0 and first <= here <= last):
-                (own if is_learners(frame.file) else of_library).append(test)
+                (own if is_own else of_library).append(guard)
     return own, of_library
 
 
@@ -141,16 +146,6 @@ def _around(frame: Spot) -> list[tuple[int, int]]:
 @functools.lru_cache(maxsize=256)
 def _loops(file: str) -> tuple[tuple[int, int], ...]:
     return tuple(sorted(_spans(ast.walk(_tree(file)))))
-
-
-@functools.lru_cache(maxsize=256)
-def _conditions(file: str) -> tuple[tuple[int, int, str], ...]:
-    found = [
-        (node.body[0].lineno, node.body[-1].end_lineno or 0, ast.unparse(node.test))
-        for node in ast.walk(_tree(file))
-        if isinstance(node, ast.If)
-    ]
-    return tuple(sorted(found))
 
 
 #: Exceptions that are no error.

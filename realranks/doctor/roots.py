@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from realranks.doctor.notes import notes_of
 from realranks.doctor.sentences import diagnosis, text
-from realranks.doctor.words import at_line, blocked_in, lines_of
+from realranks.doctor.words import at_line, blocked_in, lines_of, rank_list
 from realranks.outcome.outcome import Diagnosis, Kind, Outcome
 from realranks.outcome.partners import Partners
 from realranks.outcome.probe_notes import RootedCall
@@ -26,7 +26,7 @@ def different_roots(outcome: Outcome) -> Diagnosis | None:
         if len(members) > 1 and set(members) <= set(notes):
             found = _first_difference({rank: notes[rank].rooted.get(name, ()) for rank in members})
             if found is not None:
-                return _diagnosis(outcome, found, members)
+                return _diagnosis(outcome, found, members, groups.values())
     return None
 
 
@@ -41,7 +41,12 @@ def _first_difference(made: Mapping[int, Sequence[RootedCall]]) -> dict[int, Roo
     return None
 
 
-def _diagnosis(outcome: Outcome, met: Mapping[int, RootedCall], members: Sequence[int]) -> Diagnosis:
+def _diagnosis(
+    outcome: Outcome,
+    met: Mapping[int, RootedCall],
+    members: Sequence[int],
+    groups: Collection[tuple[int, ...]],
+) -> Diagnosis:
     operation = next(iter(met.values())).operation
     word = _WORDS[operation]
     roots = {
@@ -52,6 +57,10 @@ def _diagnosis(outcome: Outcome, met: Mapping[int, RootedCall], members: Sequenc
     end = "none can go on" if outcome.kind is Kind.HANG else "what came out is not what was sent"
     lines = {rank: f"{operation}({word}={roots[rank]}){at_line(entry.where)}" for rank, entry in met.items()}
     words = {"operation": operation, "where": next(iter(met.values())).where, "how": what, "end": end}
+    meant = {tuple(rank for rank in roots if roots[rank] == root): root for root in roots.values()}
+    if all(len(ranks) > 1 and ranks in groups and root in ranks for ranks, root in meant.items()):
+        words["meant"] = " and ".join(rank_list(ranks) for ranks in sorted(meant))
+        return diagnosis("different_roots.of_groups", outcome, (), lines_of(lines), **words)
     return diagnosis("different_roots", outcome, (), lines_of(lines), word=word, **words)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from realranks.doctor.conditions import under
+from realranks.doctor.conditions import stands, under
 from realranks.doctor.counts import calls_of_line, pass_counts, without_backward
 from realranks.doctor.ddp_passes import entered_join, missing_forward, steps_apart, uneven
 from realranks.doctor.hang_table import IN_A_PASS, Hang, Side, Situation
@@ -26,7 +26,7 @@ def under_a_condition(hang: Hang) -> Diagnosis | None:
         if left and (len(side.came) > len(rest.ranks) or _stage(side) == DDPStage.GRADIENTS):
             continue
         instead = "" if left else text("; {ranks} {ranks:is} in {side}", ranks=rest.ranks, side=rest)
-        words = {"what": side.what, "where": side.where, "condition": side.condition, "instead": instead}
+        words = {"what": side.what, "where": side.where, "stands": stands(side.condition), "instead": instead}
         return diagnosis("rank_only_collective", hang.outcome, side.came, ranks=side.came, **words)
     return None
 
@@ -44,7 +44,7 @@ def own_meets(hang: Hang) -> Diagnosis | None:
         return None
     for here, there in hang.pairs:
         if not here.met.stage and there.met.stage in ("", *IN_A_PASS):
-            found = _own_meets(hang.outcome, here, there)
+            found = _own_meets(hang.when_they_met, here, there)
             if found is not None:
                 return found
     return None

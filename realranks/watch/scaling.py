@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -19,9 +20,11 @@ class Scaling:
     """The clippings of one rank."""
 
     def __init__(self, notes: ProbeNotes) -> None:
+        from torch.utils.weak import WeakIdKeyDictionary
+
         self._notes = notes
-        self._clipped: dict[int, str] = {}  # the line, by the id of a parameter
-        self._unscaled: set[int] = set()
+        self._clipped = WeakIdKeyDictionary()  # the line, by parameter
+        self._unscaled: weakref.WeakSet[Optimizer] = weakref.WeakSet()
 
     def wrap(self, stack: ExitStack, replace: Replace, noting: Scaling) -> None:
         """Note them until the stack is closed; `noting` has these methods and never raises."""
@@ -59,19 +62,19 @@ class Scaling:
 
     def clipped(self, parameters: list[object]) -> None:
         """Record parameters of which the gradients are about to be clipped."""
-        self._clipped.update(dict.fromkeys(map(id, parameters), learners_line()))
+        self._clipped.update(dict.fromkeys(parameters, learners_line()))
 
     def unscaled(self, optimizer: Optimizer) -> None:
         """Record that a scaler takes its scale out of an optimizer's gradients."""
-        if any(id(p) in self._clipped for group in optimizer.param_groups for p in group["params"]):
+        if any(p in self._clipped for group in optimizer.param_groups for p in group["params"]):
             return  # too late
-        self._unscaled.add(id(optimizer))
+        self._unscaled.add(optimizer)
 
     def stepping(self, scaler: GradScaler, optimizer: Optimizer) -> None:
         """Note an optimizer whose gradients have been clipped with the scale in them."""
-        lines = [self._clipped.get(id(p), "") for group in optimizer.param_groups for p in group["params"]]
+        lines = [self._clipped.get(p, "") for group in optimizer.param_groups for p in group["params"]]
         if (
-            id(optimizer) not in self._unscaled
+            optimizer not in self._unscaled
             and any(lines)
             and scaler.is_enabled()
             and scaler.get_scale() != 1.0
@@ -80,6 +83,6 @@ class Scaling:
 
     def stepped(self, optimizer: Optimizer) -> None:
         """Forget what was clipped and unscaled for this step."""
-        self._unscaled.discard(id(optimizer))
+        self._unscaled.discard(optimizer)
         for parameter in (p for group in optimizer.param_groups for p in group["params"]):
-            self._clipped.pop(id(parameter), None)
+            self._clipped.pop(parameter, None)

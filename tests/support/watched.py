@@ -19,7 +19,7 @@ def under_a_condition(monkeypatch: pytest.MonkeyPatch, *lines: int) -> None:
     """From now on these lines of every script stand under `rank == 0`, and no others do."""
 
     def guards(file: str, line: int) -> tuple[Guard, ...]:
-        return (Guard("rank == 0", line, line),) if line in lines else ()
+        return (Guard("rank == 0", (line, line), line, line, True),) if line in lines else ()
 
     monkeypatch.setattr("realranks.doctor.conditions.guards", guards)
 

@@ -28,6 +28,13 @@ while not trainer.is_main_process:
 if self.RANK_ZERO: log()
 if names["rank"]:
     dist.barrier()
+
+def log(value):
+    if not dist.is_initialized() or rank < 0:
+        return value
+    if rank != 0:
+        return None
+    return dist.all_reduce(value)
 """
 
 
@@ -52,6 +59,8 @@ def script():
         (13, "not trainer.is_main_process"),
         (14, "self.RANK_ZERO"),
         (16, None),
+        (21, None),
+        (23, "if rank != 0: return"),
         (99, None),
     ],
 )

@@ -32,7 +32,7 @@ def test_a_collective_under_a_condition_is_told_with_its_line_and_its_condition(
     words = {
         "what": "barrier()",
         "where": "train.py, line 5",
-        "condition": "rank == 1",
+        "stands": "under `rank == 1`",
         "instead": "; who else",
     }
     found = diagnosis("rank_only_collective", SEEN, [1], ranks=[1], **words)
