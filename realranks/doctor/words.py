@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from realranks.outcome.fold import Folded, fold, rank_label, rank_list
 from realranks.outcome.outcome import Collective, DDPStage, Ending, Outcome, RankState, Waiting, exit_text
-from realranks.outcome.places import is_learners, package_of
+from realranks.outcome.places import Frame, is_learners, package_of
 
 #: What a rank does whose `Waiting.state` is `locked`.
 LOCKED = "waiting inside of its own process, with Python's lock (the GIL) held"
@@ -184,15 +184,29 @@ def _position(outcome: Outcome, rank: int) -> str:
         case RankState.ASLEEP:
             what = f"asleep in {waiting.pause[0]}" if waiting.pause else "asleep, not in a collective"
             started = f"; it has started {', '.join(waiting.children)}" if waiting.children else ""
-            return f"{what}{place}: {waiting.source}".rstrip(": ") + started
+            return f"{what}{place}: {waiting.source}".rstrip(": ") + _called_from(outcome, waiting) + started
         case RankState.GPU:
             what = f" in {waiting.pause[0]}" if waiting.pause else ""
             return f"waiting for its GPU{what}{place}: {waiting.source}".rstrip(": ")
         case RankState.COMPUTING:
-            return f"computing{place}: {waiting.source}".rstrip(": ")
+            return f"computing{place}: {waiting.source}".rstrip(": ") + _called_from(outcome, waiting)
         case _:
             inside = within_library(waiting.collective) if waiting.collective is not None else ""
             return f"waiting in {waits_in(waiting)}: {waiting.source}".rstrip(": ") + inside
+
+
+def _called_from(outcome: Outcome, waiting: Waiting) -> str:
+    """Name the line by which a rank has left the function in which another one is, or its caller in another function."""
+    own = _own_frames(waiting)
+    elsewhere = [_own_frames(other)[:1] for other in outcome.waiting.values() if other.where != waiting.where]
+    functions = {(frame.file, frame.function) for innermost in elsewhere for frame in innermost}
+    common = (frame for frame in own if (frame.file, frame.function) in functions)
+    caller = next(common, next((frame for frame in own[1:2] if frame.function != "<module>"), None))
+    return f", called from {caller.where()}" if caller is not None and caller is not own[0] else ""
+
+
+def _own_frames(waiting: Waiting) -> list[Frame]:
+    return [frame for frame in reversed(waiting.stack) if is_learners(frame.file)]
 
 
 def ending(outcome: Outcome, rank: int) -> str:
