@@ -196,7 +196,7 @@ def _position(outcome: Outcome, rank: int) -> str:
 
 
 def _called_from(outcome: Outcome, waiting: Waiting) -> str:
-    """Name the line by which a rank has left the function in which another one is, or its caller in another function."""
+    """Name the line by which a rank has left the function in which another one is, or its caller elsewhere."""
     own = _own_frames(waiting)
     elsewhere = [_own_frames(other)[:1] for other in outcome.waiting.values() if other.where != waiting.where]
     functions = {(frame.file, frame.function) for innermost in elsewhere for frame in innermost}
