@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from realranks.doctor.counts import calls_of_line
+from realranks.doctor.ddp_passes import steps_apart, uneven
 from realranks.doctor.hang_table import Hang, to_a_rank
+from realranks.doctor.notes import notes_of
 from realranks.doctor.sentences import diagnosis, text
+from realranks.doctor.stops import stopped_early
 from realranks.doctor.words import standing, steps
 from realranks.outcome.facts import NO_FACTS
 from realranks.outcome.outcome import EXIT_UNKNOWN, Diagnosis, exit_text
@@ -47,6 +50,9 @@ def each_for_another(hang: Hang) -> Diagnosis | None:
 def rank_left(hang: Hang) -> Diagnosis:
     """Report that the awaited ranks have left the code, or that it never ran on them."""
     outcome, gone = hang.outcome, hang.other.ranks
+    if _in_a_pass_over_data(hang) and stopped_early(notes_of(outcome), gone, hang.one.ranks):
+        far = steps_apart(outcome, gone, hang.first.rank, hang.one.met)
+        return uneven(outcome, gone, hang.one.ranks, far, text("{first}", first=hang.first))
     idle = [rank for rank in gone if rank not in outcome.ranks]
     ways = []
     if idle:
@@ -69,6 +75,17 @@ def _times(hang: Hang) -> str:
         return ""
     words = {"there": steps(absent.pop(), "time"), "first": [hang.first.rank], "here": steps(here, "time")}
     return text(" ({gone:it} came to this line {there}, and {first} came {here})", gone=gone, **words)
+
+
+def _in_a_pass_over_data(hang: Hang) -> bool:
+    """Check that the ranks that have left came to this line more often than they have begun passes over their data."""
+    if hang.one.collective is None:
+        return False
+    calls, notes = calls_of_line(hang.outcome, hang.one.collective), notes_of(hang.outcome)
+    return all(
+        rank in notes and calls.get(rank, 0) > sum(loader.passes for loader in notes[rank].loaders)
+        for rank in hang.other.ranks
+    )
 
 
 def rank_died(hang: Hang) -> Diagnosis | None:

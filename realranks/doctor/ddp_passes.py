@@ -10,6 +10,7 @@ from realranks.doctor.counts import calls_of_line, in_ddp_forward, pass_counts, 
 from realranks.doctor.hang_table import IN_A_PASS, Hang, Side, Situation
 from realranks.doctor.notes import notes_of
 from realranks.doctor.sentences import Words, diagnosis, text
+from realranks.doctor.stops import stopped_early
 from realranks.doctor.words import fewer, names_in_a_row, steps
 from realranks.outcome.facts import NO_FACTS
 from realranks.outcome.outcome import Collective, DDPStage, Diagnosis, Outcome
@@ -246,7 +247,7 @@ def _fewer_batches(outcome: Outcome, side: Side, rest: Side) -> Diagnosis | None
     if (there.batches or math.inf) >= (here.batches or 0) or there.forwards != there.backwards:
         return None
     far = "batch", there.batches, here.batches
-    return uneven(outcome, rest.ranks, side.ranks, far, str(side))
+    return uneven(outcome, rest.ranks, side.ranks, far, str(side), "left the loop")
 
 
 def _unreached(hang: Hang) -> Diagnosis:
@@ -272,15 +273,24 @@ def uneven_batches(hang: Hang) -> Diagnosis | None:
     )
     if mine.forwards and alike and hang.one.met.stage == DDPStage.GRADIENTS:
         return _unused_parameters(hang) or _unreached(hang)
-    if mine.batches and theirs.batches and mine.batches != theirs.batches:
-        far: Far = "batch", theirs.batches, mine.batches
-    else:
-        far = steps_apart(hang.outcome, hang.other.ranks, hang.first.rank, hang.one.met)
+    far = batches_or_steps_apart(hang.outcome, hang.other.ranks, hang.first.rank, hang.one.met)
     return uneven(hang.outcome, hang.other.ranks, hang.one.ranks, far, text("{first}", first=hang.first))
 
 
 #: What is counted, and how many the early and the late ranks have begun; None where that is not known.
 Far = tuple[str, int | None, int | None]
+
+
+def batches_or_steps_apart(outcome: Outcome, early: Collection[int], late: int, like: Collective) -> Far:
+    """Count batches where no rank draws others than it trains on, ahead or to evaluate; else training steps."""
+    mine, theirs = (pass_counts(outcome)[rank] for rank in (late, min(early)))
+    if (
+        theirs.batches
+        and theirs.batches < (mine.batches or 0)
+        and theirs.batches <= (theirs.forwards or math.inf)
+    ):
+        return "batch", theirs.batches, mine.batches
+    return steps_apart(outcome, early, late, like)
 
 
 def steps_apart(outcome: Outcome, early: Collection[int], late: int, like: Collective) -> Far:
@@ -301,7 +311,7 @@ def uneven(
     left: str = "finished",
     now: str = "",
 ) -> Diagnosis:
-    """Report ranks that ended after fewer batches or steps than others.
+    """Report ranks that ended after fewer batches or steps than others, and whether that was their own decision.
 
     Args:
         waits_in: what the late ones wait in, and where. left: what the early ones have done after that. now: where
@@ -310,5 +320,7 @@ def uneven(
     word, made, begun = far
     done = f"fewer {word}s" if made is None else steps(made, word)
     reached = waits_in if begun is None else f"{word} {begun} in {waits_in}"
-    words = {"done": done, "reached": reached, "left": left, "now": now}
-    return diagnosis("uneven_batches", outcome, early, early=early, late=late, **words)
+    more = stopped_early(notes_of(outcome), early, late)
+    words = {"done": done, "reached": reached, "left": left, "now": now, "more": more}
+    name = "uneven_batches.stopped" if more else "uneven_batches"
+    return diagnosis(name, outcome, early, early=early, late=late, **words)

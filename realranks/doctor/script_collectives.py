@@ -6,7 +6,13 @@ from collections.abc import Collection, Iterable
 
 from realranks.doctor.conditions import stands, under
 from realranks.doctor.counts import calls_of_line, pass_counts, without_backward
-from realranks.doctor.ddp_passes import entered_join, missing_forward, steps_apart, uneven
+from realranks.doctor.ddp_passes import (
+    batches_or_steps_apart,
+    entered_join,
+    missing_forward,
+    steps_apart,
+    uneven,
+)
 from realranks.doctor.hang_table import IN_A_PASS, Hang, Side, Situation
 from realranks.doctor.loops import Loop, at_parting, condition_at, path_of, seen_from
 from realranks.doctor.notes import Notes, notes_of
@@ -159,14 +165,11 @@ def _fewer_steps(outcome: Outcome, here: Side, there: Side, here_in: str, there_
     once_more = early.forwards == late.forwards and came.get(min(ranks), 0) < came.get(min(others), 0)
     if (early.forwards or 0) >= (late.forwards or 0) and not once_more:
         return None
-    far = steps_apart(outcome, ranks, min(others), theirs)
-    if late.batches and early.batches and early.batches < late.batches and not there_in:
-        far = "batch", early.batches, late.batches
+    counted_by = steps_apart if there_in else batches_or_steps_apart
+    far = counted_by(outcome, ranks, min(others), theirs)
     waits_in = located(theirs) + there_in
-    left, now = "finished", ""
-    if here_in:
-        left, now = "left the loop", text(" and {ranks:is} in {mine}", ranks=ranks, mine=mine) + here_in
-    return uneven(outcome, ranks, others, far, waits_in, left, now)
+    now = text(" and {ranks:is} in {mine}", ranks=ranks, mine=mine) + here_in if here_in else ""
+    return uneven(outcome, ranks, others, far, waits_in, "left the loop", now)
 
 
 def _equally_whole(outcome: Outcome, one: int, other: int) -> bool:

@@ -209,6 +209,8 @@ class LoaderNotes:
         samples: how many the dataset has; -1 where it does not say.
         share: where the sampler says so, its own rank and the number of ranks it deals to.
         trains: a model was trained with what it gave.
+        passes: how often it was gone through, as far as that has begun.
+        length: the batches of each pass that has come to its end; 0 before the first has, -1 where they differ.
         under_way: its newest pass has not come to its end.
         evaluates: a DDP model was called without gradients on what it gave.
         dataset: which of the rank's datasets it reads, counted from 0 in the order of their first use.
@@ -235,6 +237,8 @@ class LoaderNotes:
     picked: int | None = None
     numbered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     draws: dict[str, list[Draw]] = field(default_factory=dict)
+    passes: int = 0
+    length: int = 0
     under_way: bool = False
 
 

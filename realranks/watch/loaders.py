@@ -32,6 +32,7 @@ class Epoch(EpochNotes):
 
     noted: bool = True  # one of the first
     trains: bool = False
+    given: int = 0  # batches
     #: Batches that have been drawn, and not yet handed out.
     awaited: deque[list[int]] = field(default_factory=deque)
 
@@ -127,7 +128,10 @@ class Loaders:
         self._notes.counts.batches += 1
         self._newest = self._loaders.get(iterator)
         self._pass = epoch = self._epochs.get(iterator)
-        if epoch is None or not epoch.noted:
+        if epoch is None:
+            return
+        epoch.given += 1
+        if not epoch.noted:
             return
         numbers = epoch.awaited.popleft() if epoch.awaited else None
         room = min(_MAX_ROWS - len(epoch.rows), _MAX_ROWS_IN_ALL - self._rows)
@@ -139,9 +143,13 @@ class Loaders:
 
     def ended(self, iterator: _BaseDataLoaderIter) -> None:
         """Record that a loader has no more batches."""
-        if iterator in self._epochs:
-            self._epochs[iterator].ended = True
-            self._loaders[iterator].under_way = False
+        epoch = self._epochs.get(iterator)
+        if epoch is None or epoch.ended:
+            return
+        epoch.ended = True
+        loader = self._loaders[iterator]
+        loader.under_way = False
+        loader.length = epoch.given if loader.length in (0, epoch.given) else -1
 
     def begun(self, loader: DataLoader[object], iterator: _BaseDataLoaderIter) -> None:
         """Record the iterator that a loader has made, and the loader if it is new."""
@@ -153,6 +161,7 @@ class Loaders:
             self._kept.append(loader)
         self._newest = self._notes.loaders[self.number]
         self._newest.under_way = True
+        self._newest.passes += 1
         settings = {**epoch_settings(_sampler_of(loader)), **epoch_settings(loader.dataset)}
         epoch = Epoch(noted=len(self._newest.epochs) < _MAX_EPOCHS, settings=settings)
         if epoch.noted:
