@@ -102,8 +102,10 @@ def _of(model: SharedModel) -> str:
 def _counted(probe: ProbeNotes) -> str:
     counts = probe.counts
     averaged = counts.backwards - sum(model.unheard for model in probe.models)
+    within = sum(model.within_forward for model in probe.models)
+    alone = f" and {within} without" if within else ""
     return (
-        f"{steps(counts.forwards, 'forward pass')}, {steps(averaged, 'backward pass')} with averaging, "
+        f"{steps(counts.forwards, 'forward pass')}, {steps(averaged, 'backward pass')} with averaging{alone}, "
         f"{steps(counts.steps, 'optimizer step')}"
     )
 

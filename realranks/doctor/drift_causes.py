@@ -181,6 +181,8 @@ def _lost_averaging(notes: Notes, everything: Notes) -> Diagnosis:
     unheard = next((m for probe in notes.values() for m in probe.models if m.unheard), None)
     if unheard is not None:
         return _output_not_seen(unheard)
+    if any(model.within_forward for probe in notes.values() for model in probe.models):
+        return _not_averaged("gradients_not_averaged.within_forward", notes, "bare_backward")
     if any(probe.bare_backwards for probe in notes.values()):
         return _not_averaged("gradients_not_averaged.bare", notes, "bare_backward")
     unfinished = _unfinished(notes)

@@ -95,6 +95,7 @@ class ModelNotes:
         forwards, backwards: calls with gradients on, and backward passes that average them.
         steps: of the optimizers that hold its parameters.
         bare_backwards: backward passes that reached it and that it did not reduce, because no forward pass came before.
+        within_forward: those of them that ran within its forward, for which nobody had prepared DDP's reducer.
         unheard: backward passes that a static graph was to reduce, and that DDP was not told of.
         output: the type of what its forward returned, where DDP has found no tensor in it.
         unfinished: DDP's complaint about a reduction that was not finished when an optimizer used the gradients.
@@ -124,6 +125,7 @@ class ModelNotes:
     backwards: int = 0
     steps: int = 0
     bare_backwards: int = 0
+    within_forward: int = 0
     unheard: int = 0
     output: str = ""
     unfinished: str = ""

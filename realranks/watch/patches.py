@@ -60,6 +60,13 @@ def patch(probe: Probe, stack: contextlib.ExitStack) -> None:
 
         return forward
 
+    def prepare(original: Callable[[object, object], None]) -> Callable[[object, object], None]:
+        def prepare_for_backward(reducer: object, outputs: object) -> None:
+            original(reducer, outputs)
+            models.prepared(reducer)
+
+        return prepare_for_backward
+
     def backward(original: Callable[_P, None]) -> Callable[_P, None]:
         def backward(*arguments: _P.args, **options: _P.kwargs) -> None:
             backward_pass = models.backward()
@@ -99,6 +106,7 @@ def patch(probe: Probe, stack: contextlib.ExitStack) -> None:
     replace(stack, torch.distributed, "destroy_process_group", destroy)
     replace(stack, DistributedDataParallel, "__init__", constructor)
     replace(stack, DistributedDataParallel, "forward", forward)
+    replace(stack, torch.distributed.Reducer, "prepare_for_backward", prepare)
     replace(stack, torch.autograd, "backward", backward)
     replace(stack, torch.jit, "script", script)
     for handle in (register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)):

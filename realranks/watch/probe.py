@@ -78,6 +78,7 @@ class Model(ModelNotes):
     versions: tuple[int, ...] = ()
     since: int = 0  # forward passes since the last backward pass that reached it
     pending: bool = False
+    prepared: bool = False  # DDP's reducer, since the last call: it reduces what a backward pass adds
     inside: bool = False
     no_sync: bool = False
     #: What the last backward pass has left, where that was noted.
@@ -218,7 +219,7 @@ class Probe:
         model = self.model_of(wrapper)
         if model is None:
             return None
-        model.inside = True
+        model.inside, model.prepared = True, False
         self.looked_for_changes(model, wrapper)
         if not torch.is_grad_enabled():
             model.plain_forwards += 1
@@ -259,6 +260,13 @@ class Probe:
             model.note_change(self.steps if step is None else step)
         model.versions = found
 
+    def prepared(self, reducer: object) -> None:
+        """Record that a DDP model's reducer awaits the gradients of a backward pass."""
+        for model in self.models:
+            wrapper = model.wrapper()
+            if wrapper is not None and wrapper.reducer is reducer:
+                model.prepared = model.pending = True
+
     def returned(self, model: Model, output: object) -> None:
         """Record the output of a DDP model's forward; None if it raised."""
         model.inside = False
@@ -296,7 +304,8 @@ class Probe:
         if self.under_way is not None:
             self.under_way.nested = True
             return None
-        pending = [model for model in self.models if model.pending]
+        # A library may call code within a model's forward that runs backward(), and prepare the reducer itself.
+        pending = [model for model in self.models if model.pending and (model.prepared or not model.inside)]
         self.notes.counts.backwards += bool(pending)
         if self.notes.stepping >= 0 and not steps_around():
             self.notes.stepping = -1  # a step that has raised has not said that it is over
@@ -354,6 +363,7 @@ class Probe:
                 # The reducer has finished what the last forwards have begun: this pass it does not see.
                 bare = True
                 model.bare_backwards += 1
+                model.within_forward += model.inside
                 model.note("bare_backward")
         self.notes.bare_backwards += bare
         self.notes.counts.backwards -= bool(backward_pass.pending) and all(
