@@ -48,7 +48,9 @@ def same_data(outcome: Outcome, notes: Notes) -> Diagnosis | None:
         shares = {loader.share for loader in loaders.values()}
         share, lines = shares.pop() if len(shares) == 1 else (), lines_of(_samples(drawn))
         if len(share) < 2:
-            return diagnosis("same_data", None, (), lines, number=len(notes))
+            own = any(loader.batching not in ("", "BatchSampler") for loader in loaders.values())
+            name = "same_data.batches" if own else "same_data"
+            return diagnosis(name, None, (), lines, number=len(notes))
         whose = "the" if share[1] == 1 else "every rank's"
         given = f"num_replicas={share[1]}" if share[1] == 1 else f"rank={share[0]}, num_replicas={share[1]}"
         return diagnosis("same_data.share", None, (), lines, number=len(notes), whose=whose, given=given)
@@ -69,8 +71,19 @@ def overlapping_shards(outcome: Outcome, notes: Notes) -> Diagnosis | None:
         ):
             continue
         if loaders[min(loaders)].samples >= len(notes):
-            return diagnosis("overlapping_shards", None, (), lines_of(_samples(drawn)), shared=shared)
+            lines = lines_of(_with_settings(loaders, _samples(drawn)))
+            return diagnosis("overlapping_shards", None, (), lines, shared=shared)
     return None
+
+
+def _with_settings(loaders: Loaders, texts: Mapping[int, str]) -> dict[int, str]:
+    """Add to each rank's text the seed or the epoch of its sampler, if that is not the same on all ranks."""
+    settings = {rank: loader.epochs[0].settings for rank, loader in loaders.items()}
+    unlike = [
+        name for name in settings[min(settings)] if len({each.get(name) for each in settings.values()}) > 1
+    ]
+    said = {rank: ", ".join(f"{name} {each.get(name)}" for name in unlike) for rank, each in settings.items()}
+    return {rank: f"{said[rank]}: {text}" if unlike else text for rank, text in texts.items()}
 
 
 def rows_left_out(outcome: Outcome, notes: Notes) -> Diagnosis | None:

@@ -95,6 +95,7 @@ def test_a_variant_says_something_of_its_own(kind):
         "different_sizes.in_a_loop",
         "out_of_memory.cuda",
         "parameters_outside.without_ddp",
+        "same_data.batches",
         "schedule_too_short.raised",
         "stuck_outside.child",
         "waiting_in_a_circle.of_messages",
