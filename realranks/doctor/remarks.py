@@ -61,6 +61,8 @@ def compared_samples(notes: Notes) -> list[str]:
     ):
         for number, epochs in enumerate(loaders):
             which = f" of loader {number}" if len(loaders) > 1 else ""
+            if not all(epoch.ended for epoch in epochs):
+                which += ", as far as it was drawn"  # a library may draw a batch ahead that nobody trains on
             by_rank = [{row.crc for row in epoch.rows} for epoch in epochs]
             rows = _dealt(by_rank, "rows")
             numbers = _dealt([set(epoch.indices) for epoch in epochs], "numbers of samples")

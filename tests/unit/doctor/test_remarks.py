@@ -58,7 +58,7 @@ def drawn(*indices, number=0):
         "shuffles": True,
         "samples": 9,
         "trains": True,
-        "epochs": [epoch],
+        "epochs": [epoch | {"ended": True}],
     }
 
 
@@ -103,6 +103,11 @@ def test_rows_are_said_to_be_compared_only_where_several_ranks_have_met_them():
     evaluated = (to_record(rows, use="evaluates") for rows in ([1, 2], [2, 3]))
     again = "(a sum or a mean over the ranks counts these more than once, unless they are left out)"
     assert said(*evaluated) == f"evaluation: 3 rows, 1 of them on several ranks {again}"
+    left = [
+        notes(models=models(0), weights=weights(1), loaders=[drawn(rank) | {"epochs": [{"indices": [rank]}]}])
+        for rank in (0, 1)
+    ]
+    assert said(*left) == "epoch 0, as far as it was drawn: 2 numbers of samples, each on one rank"
     everywhere = (to_record(rows, use="evaluates") for rows in ([1, 2], [1, 2]))
     assert said(*everywhere) == "evaluation: 2 rows, 2 of them on several ranks"
 
