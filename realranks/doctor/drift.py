@@ -145,10 +145,16 @@ def drifted_buffers(outcome: Outcome, notes: Notes) -> Diagnosis | None:
 def drifted_copies(outcome: Outcome, notes: Notes) -> Diagnosis | None:
     """Detect a second copy of a model, the only one on each rank, that differs while the models agree."""
     for model in shared_models(notes):
-        own = [probe.models[0].copies for probe in model.noted(notes).values() if probe.models]
-        alone = len(own) == len(model.numbers) and all(len(each) == 1 for each in own)
-        if alone and len({each[0] for each in own}) > 1:
-            return diagnosis("copies_differ", None, (), (), of=_of(model), ranks=model.numbers)
+        own = {rank: probe.models[0] for rank, probe in model.noted(notes).items() if probe.models}
+        alone = len(own) == len(model.numbers) and all(len(each.copies) == 1 for each in own.values())
+        if not alone or len({each.copies[0] for each in own.values()}) == 1:
+            continue
+        kept = [rank for rank, each in own.items() if each.copies == each.first_copies]
+        began_alike = len({tuple(each.first_copies) for each in own.values()}) == 1
+        changed = [rank for rank in own if rank not in kept]
+        name = "copies_differ.updated" if kept and began_alike else "copies_differ"
+        words = {"of": _of(model), "ranks": model.numbers, "kept": kept, "changed": changed}
+        return diagnosis(name, None, changed if name != "copies_differ" else (), (), **words)
     return None
 
 

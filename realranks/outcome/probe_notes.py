@@ -112,7 +112,8 @@ class ModelNotes:
         has_modes: it has dropout or batch normalisation, which differ between the modes.
         modes: by step that is compared, those of its parts that were in evaluation mode in a backward pass.
         inputs: checksums of what it was called with first.
-        copies: checksums of other modules with parameters of the same shapes, at the end.
+        copies: checksums of other modules with parameters of the same shapes, at the end; first_copies: before the
+            first step.
         events: the learner's line at which something happened last, by what it was.
     """
 
@@ -144,6 +145,7 @@ class ModelNotes:
     inputs: list[int] = field(default_factory=list)
     events: dict[str, str] = field(default_factory=dict)
     copies: list[int] = field(default_factory=list)
+    first_copies: list[int] = field(default_factory=list)
 
 
 @dataclass

@@ -384,6 +384,8 @@ class Probe:
         if not self.models:
             self.loaders.trained()
         own = self.optimizers.of(optimizer)
+        if not self.steps:
+            guarded(self, self.unseen, "copies of the weights").looked_for_copies()
         wrappers = [model.wrapper() for model in self.models]
         self.notes.stepping = self.steps
         if self.plan.due(self.steps):
@@ -462,10 +464,24 @@ class Probe:
             )
         )
 
+    def looked_for_copies(self) -> None:
+        """Record the second copies of the models' weights that are there before the first step."""
+        trained = self.trained_parameters()
+        for model in self.models:
+            if (wrapper := model.wrapper()) is not None:
+                model.first_copies = copies_of(wrapper, trained)
+
+    def trained_parameters(self) -> set[int]:
+        """Return the ids of the parameters of DDP models, and of those that an optimizer steps."""
+        wrappers = (each.wrapper() for each in self.models)
+        of_models = {
+            id(p) for wrapper in wrappers if wrapper is not None for p in wrapper.module.parameters()
+        }
+        return of_models.union(*(each.parameters() for each in self.optimizers.found))
+
     def finish(self) -> None:
         """Record the weights at the end of training; a second call replaces the first one's record."""
-        trained = {id(p) for each in self.models if (ddp := each.wrapper()) for p in ddp.module.parameters()}
-        trained = trained.union(*(each.parameters() for each in self.optimizers.found))
+        trained = self.trained_parameters()
         for model in self.models:
             wrapper = model.wrapper()
             # One from an earlier cell that is not used here is none of this run's business.
