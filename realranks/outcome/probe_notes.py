@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from realranks.outcome.places import Spot
 from realranks.outcome.wrapped import WrappedModel
 
 
@@ -301,6 +302,7 @@ class ScheduleNotes:
         optimizer_steps: how many its optimizer had made by then.
         where: the learner's line at which it was made; of one that waits for a plateau, at which it was first stepped.
         visits: between how many steps of its optimizer it was stepped.
+        stepped_from: the learner's lines on the way to its steps, the innermost first.
     """
 
     name: str
@@ -309,6 +311,7 @@ class ScheduleNotes:
     optimizer_steps: int
     where: str
     visits: int = 0
+    stepped_from: tuple[Spot, ...] = field(default=(), compare=False)
 
 
 @dataclass

@@ -21,6 +21,7 @@ from realranks.doctor.remarks import (
     silent_about,
     without_gradient,
 )
+from realranks.doctor.schedules import unfinished
 from realranks.doctor.slowness import SLOW
 from realranks.outcome.fold import rank_list, table
 from realranks.outcome.outcome import Diagnosis, Kind, Outcome
@@ -224,6 +225,7 @@ def checked(outcome: Outcome) -> list[str]:
     sentences += random_numbers(notes)
     sentences += compared_collectives(outcome)
     sentences += without_gradient(notes)
+    sentences += unfinished(notes)
     counts = [each.counts for each in every]
     if counts[0].steps:
         span = sorted({count.steps for count in counts})

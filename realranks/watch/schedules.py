@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from realranks.outcome.probe_notes import ProbeNotes, ScheduleNotes
 from realranks.watch.guard import Replace
-from realranks.watch.lines import learners_line
+from realranks.watch.lines import learners_line, learners_path
 from realranks.watch.optimizers import Optimizers
 
 if TYPE_CHECKING:
@@ -74,7 +74,8 @@ class Schedules:
         where = known.where if known is not None else learners_line()
         visits = known.visits + (steps > known.optimizer_steps) if known is not None else 1
         name = type(schedule).__name__
-        return ScheduleNotes(name, length, int(schedule.last_epoch), steps, where, visits)
+        path = (known.stepped_from or tuple(learners_path())) if known is not None else ()
+        return ScheduleNotes(name, length, int(schedule.last_epoch), steps, where, visits, path)
 
 
 def length_of(schedule: object) -> int | None:
