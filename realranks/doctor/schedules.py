@@ -78,6 +78,8 @@ def _is_for_all_ranks(schedule: ScheduleNotes, notes: Notes) -> bool:
 def _too_short(schedule: ScheduleNotes, ranks: int, loaders: Collection[LoaderNotes]) -> Diagnosis | None:
     if schedule.name not in (_RISES, _STAYS) or schedule.steps <= schedule.length + 1:
         return None
+    if schedule.name == _STAYS and schedule.rate:
+        return None  # it stays at a rate that may be meant
     after = "it stays at 0" if schedule.name == _STAYS else "the learning rate rises again"
     if ranks > 1 and schedule.steps == ranks * schedule.optimizer_steps:
         return _diagnose("schedule_too_short.stepped_often", schedule, ranks=ranks, after=after)

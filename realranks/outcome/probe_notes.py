@@ -303,6 +303,7 @@ class ScheduleNotes:
         where: the learner's line at which it was made; of one that waits for a plateau, at which it was first stepped.
         visits: between how many steps of its optimizer it was stepped.
         stepped_from: the learner's lines on the way to its steps, the innermost first.
+        rate: the newest learning rate of the optimizer's first group.
     """
 
     name: str
@@ -312,6 +313,7 @@ class ScheduleNotes:
     where: str
     visits: int = 0
     stepped_from: tuple[Spot, ...] = field(default=(), compare=False)
+    rate: float = field(default=0.0, compare=False)
 
 
 @dataclass
