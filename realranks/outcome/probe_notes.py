@@ -167,6 +167,8 @@ class Draw(NamedTuple):
 
 #: Loaders that are noted on each rank, the first.
 MAX_LOADERS = 8
+#: Rows of one pass over a loader of which a checksum is made.
+MAX_ROWS = 1000
 #: Numbers of samples that are kept of one epoch, the first.
 MAX_INDICES = 5000
 

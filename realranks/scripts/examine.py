@@ -220,7 +220,7 @@ def checked(outcome: Outcome) -> list[str]:
     every = list(notes.values())
     sentences = []
     sentences += compared_weights(notes)
-    sentences += compared_samples(notes)
+    sentences += compared_samples(outcome)
     sentences += compared_inputs(notes)
     sentences += random_numbers(notes)
     sentences += compared_collectives(outcome)

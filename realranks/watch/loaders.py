@@ -10,7 +10,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, WeakSet
 
-from realranks.outcome.probe_notes import MAX_INDICES, MAX_LOADERS, EpochNotes, LoaderNotes, ProbeNotes
+from realranks.outcome.probe_notes import (
+    MAX_INDICES,
+    MAX_LOADERS,
+    MAX_ROWS,
+    EpochNotes,
+    LoaderNotes,
+    ProbeNotes,
+)
 from realranks.watch.guard import Replace
 from realranks.watch.rows import epoch_settings, numbered_names, picked, rows_of
 
@@ -22,8 +29,8 @@ _Iterate = Callable[["DataLoader[object]"], "_BaseDataLoaderIter"]
 _Follow = Callable[["_BaseDataLoaderIter"], object]
 
 _MAX_EPOCHS = 4
-#: Rows of which a checksum is made: in one pass, and in all.
-_MAX_ROWS, _MAX_ROWS_IN_ALL = 1000, 12_000
+#: Rows of which a checksum is made, in all passes.
+_MAX_ROWS_IN_ALL = 12_000
 
 
 @dataclass
@@ -40,7 +47,7 @@ class Epoch(EpochNotes):
         self.batches += 1
         self.crc = zlib.crc32(repr(batch).encode(), self.crc)
         self.indices += batch[: max(0, MAX_INDICES - len(self.indices))]
-        if self.noted and len(self.rows) < _MAX_ROWS:
+        if self.noted and len(self.rows) < MAX_ROWS:
             self.awaited.append(batch)
 
 
@@ -130,7 +137,7 @@ class Loaders:
         if epoch is None or not epoch.noted:
             return
         numbers = epoch.awaited.popleft() if epoch.awaited else None
-        room = min(_MAX_ROWS - len(epoch.rows), _MAX_ROWS_IN_ALL - self._rows)
+        room = min(MAX_ROWS - len(epoch.rows), _MAX_ROWS_IN_ALL - self._rows)
         if room <= 0 or not getattr(iterator, "_in_order", True) or iterator not in self._batched:
             return
         found = rows_of(batch, numbers)[:room]
