@@ -153,7 +153,7 @@ class Calls:
 
 
 class Draw(NamedTuple):
-    """A generator beside a pass, or a worker's batch: a checksum of its state, how many numbers it has given at least.
+    """A generator beside a pass, or a loader's batch: a checksum of its state, how many numbers it has given at least.
 
     Attributes:
         rows: of the pass, or the batch.
@@ -214,10 +214,11 @@ class LoaderNotes:
         dataset: which of the rank's datasets it reads, counted from 0 in the order of their first use.
         dealt: how many samples its sampler gives in one pass; -1 where it does not say.
         batching: the name of the class that makes batches of the sampler's numbers.
+        has_workers: worker processes load its rows.
         kept_workers: its worker processes stay alive between two passes.
         picked: a checksum of the numbers that a Subset has picked; None where the dataset is none.
         numbered: names that the dataset numbers, in the order of their numbers, by its attribute (`class_to_idx`).
-        draws: by generator, what its first worker drew for each of its first batches.
+        draws: by generator, what its first worker, or the rank itself, drew for each of its first batches.
     """
 
     number: int
@@ -231,6 +232,7 @@ class LoaderNotes:
     dataset: int = 0
     dealt: int = -1
     batching: str = ""
+    has_workers: bool = False
     kept_workers: bool = False
     picked: int | None = None
     numbered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

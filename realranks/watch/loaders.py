@@ -177,10 +177,20 @@ class Loaders:
             dataset=self._number_of(loader.dataset),
             dealt=len(sampler) if hasattr(sampler, "__len__") else -1,
             batching=type(loader.batch_sampler).__name__ if loader.batch_sampler is not None else "",
+            has_workers=bool(loader.num_workers),
             kept_workers=bool(loader.num_workers and loader.persistent_workers),
             picked=picked(loader.dataset),
             numbered=numbered_names(loader.dataset),
         )
+
+    def number_of(self, fetcher: object) -> int:
+        """Return the number of the loader for which a fetcher of this process works; MAX_LOADERS for an unknown one."""
+        found = (
+            notes.number
+            for iterator, notes in self._loaders.items()
+            if getattr(iterator, "_dataset_fetcher", None) is fetcher
+        )
+        return next(found, MAX_LOADERS)
 
     def _number_of(self, dataset: object) -> int:
         for number, known in enumerate(self._datasets):

@@ -108,7 +108,7 @@ def patch(probe: Probe, stack: contextlib.ExitStack) -> None:
     exchanges.wrap(stack, replace, guarded(exchanges, probe.unseen, "messages"))
     probe.gathered.wrap(stack, replace, guarded(probe.gathered, probe.unseen, "gathered tensors"))
     probe.draws.wrap(stack, replace, guarded(probe.draws, probe.unseen, "random numbers"))
-    probe.workers.wrap(stack, replace, guarded(probe.workers, probe.unseen, "random numbers of workers"))
+    probe.workers.wrap(stack, replace, guarded(probe.workers, probe.unseen, "random numbers of loaders"))
     files.wrap(stack, replace, guarded(files, probe.unseen, "files"))
     schedules.wrap(stack, replace, guarded(schedules, probe.unseen, "schedules"))
     scaling.wrap(stack, replace, guarded(scaling, probe.unseen, "clipped gradients"))

@@ -156,7 +156,7 @@ class Probe:
     def to_record(self) -> ProbeNotes:
         """Return everything recorded; also called by the control thread while the rank is blocked."""
         self.notes.waiting = self.clock.to_record()
-        guarded(self.workers, self.unseen, "random numbers of workers").collect()
+        guarded(self.workers, self.unseen, "random numbers of loaders").collect()
         return self.notes
 
     # -- what is noted, and when --------------------------------------------------------------------------------
