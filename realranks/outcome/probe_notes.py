@@ -186,6 +186,7 @@ class EpochNotes:
         ended: the loader had no more; False where the script left the loop.
         evaluates: a model was called on what it gave, without gradients only.
         rows: what the loader gave (the first of many).
+        skipped: batches that it had given before a model was trained with one.
         settings: whole numbers of dataset and sampler that are named after an epoch or a seed, as they were then.
     """
 
@@ -195,6 +196,7 @@ class EpochNotes:
     ended: bool = False
     evaluates: bool = False
     rows: list[Row] = field(default_factory=list)
+    skipped: int = 0
     settings: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -409,6 +411,7 @@ class ProbeNotes:
         failures: of passes, also those that the script has caught.
         closures: by step, how many backward passes an optimizer's step has made itself (its closure); the newest.
         stepping: the step that an optimizer is in; -1 where it is in none.
+        made_before: by optimizer of DDP models, the steps that its state counts before its first one; -1 for no count.
         unseen: what could not be looked at, and the first reason for it.
         messages: from one rank to another.
         rooted: by group, the newest collectives with a root.
@@ -431,6 +434,7 @@ class ProbeNotes:
     failures: list[Failure] = field(default_factory=list)
     closures: dict[int, int] = field(default_factory=dict)
     stepping: int = -1
+    made_before: list[int] = field(default_factory=list)
     unseen: dict[str, str] = field(default_factory=dict)
     models: list[ModelNotes] = field(default_factory=list)
     calls: Calls = field(default_factory=Calls)

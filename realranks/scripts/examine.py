@@ -21,6 +21,7 @@ from realranks.doctor.remarks import (
     silent_about,
     without_gradient,
 )
+from realranks.doctor.resumed import resumed
 from realranks.doctor.slowness import SLOW
 from realranks.outcome.fold import rank_list, table
 from realranks.outcome.outcome import Diagnosis, Kind, Outcome
@@ -228,6 +229,7 @@ def checked(outcome: Outcome) -> list[str]:
     if counts[0].steps:
         span = sorted({count.steps for count in counts})
         sentences.append(f"{' or '.join(map(str, span))} optimizer steps on each rank")
+    sentences += resumed(notes)
     return sentences
 
 

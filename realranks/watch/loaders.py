@@ -32,6 +32,7 @@ class Epoch(EpochNotes):
 
     noted: bool = True  # one of the first
     trains: bool = False
+    given: int = 0
     #: Batches that have been drawn, and not yet handed out.
     awaited: deque[list[int]] = field(default_factory=deque)
 
@@ -67,6 +68,8 @@ class Loaders:
         if self._newest is not None:
             self._newest.trains = True
         if self._pass is not None:
+            if not self._pass.trains:
+                self._pass.skipped = self._pass.given - 1
             self._pass.trains, self._pass.evaluates = True, False
 
     def evaluated(self) -> None:
@@ -129,6 +132,7 @@ class Loaders:
         self._pass = epoch = self._epochs.get(iterator)
         if epoch is None or not epoch.noted:
             return
+        epoch.given += 1
         numbers = epoch.awaited.popleft() if epoch.awaited else None
         room = min(_MAX_ROWS - len(epoch.rows), _MAX_ROWS_IN_ALL - self._rows)
         if room <= 0 or not getattr(iterator, "_in_order", True) or iterator not in self._batched:

@@ -375,6 +375,9 @@ class Probe:
             self.loaders.trained()
         own = self.optimizers.of(optimizer)
         wrappers = [model.wrapper() for model in self.models]
+        if not own.steps and own.models(wrappers):
+            made = guarded(own, self.unseen, "states of optimizers").made_before()
+            self.notes.made_before.append(made or 0)
         self.notes.stepping = self.steps
         if self.plan.due(self.steps):
             self.notes.threads = max(self.notes.threads, torch.get_num_threads())
