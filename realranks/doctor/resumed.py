@@ -18,6 +18,10 @@ from realranks.outcome.probe_notes import EpochNotes, ProbeNotes
 #: What comes of different beginnings.
 _CONSEQUENCES = {
     "uneven_batches",
+    "rank_left",
+    "rank_only_collective",
+    "different_collectives",
+    "different_sizes",
     "weights_differ",
     "optimizer_steps_differ",
     "optimizer_differs",
