@@ -371,6 +371,15 @@ class Span(NamedTuple):
     moved: int
 
 
+class ReducedMetric(NamedTuple):
+    """Numbers of a rank's that all ranks add up at a line, after an evaluation of so many rows with this loader."""
+
+    where: str
+    loader: int
+    rows: int
+    numbers: tuple[float, ...]
+
+
 class NothingLoaded(NamedTuple):
     """A state dict of which `load_state_dict(strict=False)` at a line of the learner's has loaded nothing.
 
@@ -423,6 +432,7 @@ class ProbeNotes:
         draws: of random numbers.
         files: of checkpoints.
         graphs: of autograd.
+        metrics: that are added up over all ranks.
         nothing_loaded: state dicts that fit no name of the model.
         clipped_scaled_at: the line at which gradients were clipped with a GradScaler's scale in them.
         groups: the members of groups that are gone, by name.
@@ -454,5 +464,6 @@ class ProbeNotes:
     draws: DrawNotes = field(default_factory=DrawNotes)
     files: FileNotes = field(default_factory=FileNotes)
     graphs: GraphNotes = field(default_factory=GraphNotes)
+    metrics: list[ReducedMetric] = field(default_factory=list)
     nothing_loaded: list[NothingLoaded] = field(default_factory=list)
     clipped_scaled_at: str = ""

@@ -33,12 +33,14 @@ class Epoch(EpochNotes):
     noted: bool = True  # one of the first
     trains: bool = False
     given: int = 0
+    drawn: int = 0
     #: Batches that have been drawn, and not yet handed out.
     awaited: deque[list[int]] = field(default_factory=deque)
 
     def add(self, batch: list[int]) -> None:
         """Record a batch that was drawn."""
         self.batches += 1
+        self.drawn += len(batch)
         self.crc = zlib.crc32(repr(batch).encode(), self.crc)
         self.indices += batch[: max(0, MAX_INDICES - len(self.indices))]
         if self.noted and len(self.rows) < _MAX_ROWS:
@@ -78,6 +80,13 @@ class Loaders:
             self._newest.evaluates = True
         if self._pass is not None:
             self._pass.evaluates = not self._pass.trains
+
+    def evaluation(self) -> tuple[int, int] | None:
+        """Return the loader of the newest batch, and the rows of its pass, if this has ended and was an evaluation."""
+        loader, epoch = self._newest, self._pass
+        if loader is None or epoch is None or not (epoch.evaluates and epoch.ended):
+            return None
+        return loader.number, epoch.drawn
 
     def wrap(self, stack: ExitStack, replace: Replace, noting: Loaders) -> None:
         """Note what every loader draws, until the stack is closed; `noting` has these methods and never raises."""
