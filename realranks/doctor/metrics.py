@@ -66,9 +66,9 @@ def _of_one_dataset(notes: Notes, call: Sequence[ReducedMetric]) -> bool:
     loaders = [probe.loaders[metric.loader] for probe, metric in zip(notes.values(), call, strict=True)]
     drawn = [loader.epochs[0].indices for loader in loaders]
     batch = max(
-        -(-len(part) // loader.epochs[0].batches) for part, loader in zip(drawn, loaders, strict=True)
+        -(-len(part) // max(1, loader.epochs[0].batches)) for part, loader in zip(drawn, loaders, strict=True)
     )
     rows = [metric.rows for metric in call]
     apart = len({*itertools.chain(*drawn)}) == sum(map(len, drawn))
     one = all(loader.picked for loader in loaders) or (len({each.samples for each in loaders}) == 1 and apart)
-    return one and max(rows) - min(rows) <= max(batch, len(rows))
+    return one and all(drawn) and max(rows) - min(rows) <= max(batch, len(rows))

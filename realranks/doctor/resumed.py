@@ -5,8 +5,8 @@ That a place is wrong cannot be told from one run: how many steps an epoch had b
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import NamedTuple
 
 from realranks.doctor.notes import Notes, notes_of
 from realranks.doctor.sentences import diagnosis
@@ -25,50 +25,55 @@ _CONSEQUENCES = {
     "weights_differ",
     "optimizer_steps_differ",
     "optimizer_differs",
-    "overlapping_shards",
 }
-
-
-class _Beginning(NamedTuple):
-    """The epoch that the first training sampler was told, and the steps that the first optimizer had made before."""
-
-    epoch: int | None
-    made: int
 
 
 def with_beginnings(outcome: Outcome, found: Diagnosis | None) -> Diagnosis | None:
     """Add the different places at which ranks have begun, where these explain what was found."""
-    begun = {rank: _beginning(probe) for rank, probe in notes_of(outcome).items()}
-    if found is None or found.kind not in _CONSEQUENCES or len({*begun.values()}) < 2:
+    notes = notes_of(outcome)
+    if found is None or found.kind not in _CONSEQUENCES:
         return found
-    epochs, made = ({each[part] for each in begun.values()} for part in (0, 1))
-    texts = {
-        rank: ", ".join(
-            [f"in epoch {each.epoch}"] * (len(epochs) > 1) + [_optimizer(each.made)] * (len(made) > 1)
-        )
-        for rank, each in begun.items()
-    }
-    places = "; ".join(f"{rank_list(row.ranks)} {row.text}" for row in fold(texts))
+    texts = [f"in epoch {epoch}" for epoch in _unlike(map(_first_epoch, notes.values()))]
+    optimizers = [_optimizer(made) for made in _unlike(map(_made_before, notes.values()))]
+    texts = [", ".join(each) for each in zip(*filter(None, (texts, optimizers)), strict=True)]
+    if not texts:
+        return found
+    rows = fold(dict(zip(notes, texts, strict=True)))
+    places = "; ".join(f"{rank_list(row.ranks)} {row.text}" for row in rows)
     # Who came first or last in a hang is not to be marked: neither is wrong by itself.
     evidence = found.evidence if outcome.kind is Kind.OK else None
     apart = diagnosis("resumed_apart", outcome, (), evidence, places=places)
     return replace(apart, summary=f"{apart.summary} {found.summary}")
 
 
+def _unlike(of_ranks: Iterable[int | None]) -> list[int]:
+    """Return the numbers if every rank has one and they differ; else nothing."""
+    numbers = list(of_ranks)
+    known = [each for each in numbers if each is not None]
+    return known if len(known) == len(numbers) and len({*known}) > 1 else []
+
+
 def resumed(notes: Notes) -> list[str]:
     """Say where all ranks have begun, if their optimizers had made steps before."""
-    begun = {_beginning(probe) for probe in notes.values()}
-    if len(begun) != 1 or (first := begun.pop()).made <= 0:
+    begun = {(_made_before(probe), _first_epoch(probe)) for probe in notes.values()}
+    made, epoch = begun.pop() if len(begun) == 1 else (None, None)
+    if made is None or made <= 0:
         return []
-    skipped = {epoch.skipped for probe in notes.values() for epoch in _trained(probe)[:1]}
-    where = f", in epoch {first.epoch} of the sampler" if first.epoch is not None else ""
+    skipped = {each.skipped for probe in notes.values() for each in _trained(probe)[:1]}
+    where = f", in epoch {epoch} of the sampler" if epoch is not None else ""
     left = f", of which {' or '.join(map(str, sorted(skipped)))} batches were left out" if where else ""
-    return [f"resumed after {steps(first.made, 'optimizer step')}{where}{left}"]
+    return [f"resumed after {steps(made, 'optimizer step')}{where}{left}"]
 
 
-def _beginning(probe: ProbeNotes) -> _Beginning:
+def _first_epoch(probe: ProbeNotes) -> int | None:
+    """Return the epoch that the first training sampler was told for its first pass."""
     first = next(iter(_trained(probe)), None)
-    return _Beginning(first.settings.get("epoch") if first else None, next(iter(probe.made_before), 0))
+    return first.settings.get("epoch") if first is not None else None
+
+
+def _made_before(probe: ProbeNotes) -> int | None:
+    """Return the steps that the first optimizer had made before its first one here."""
+    return next(iter(probe.made_before), None)
 
 
 def _trained(probe: ProbeNotes) -> list[EpochNotes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
@@ -57,11 +58,11 @@ class Metrics:
         operation = next((value.reduceOp for value in given if hasattr(value, "reduceOp")), None)
         tensors = [each for each in _pytree.tree_leaves(given) if hasattr(each, "numel")]
         if (
-            any(
-                operation == each for each in (dist.ReduceOp.SUM, dist.ReduceOp.AVG)
-            )  # `in` compares otherwise
+            # `in` would compare them the other way round.
+            any(operation == each for each in (dist.ReduceOp.SUM, dist.ReduceOp.AVG))
             and 0 < sum(each.numel() for each in tensors) <= _MAX_NUMBERS
             and all(each.device.type == "cpu" and not each.is_complex() for each in tensors)
         ):
             numbers = [float(number) for each in tensors for number in each.detach().flatten().tolist()]
-            self._notes.append(ReducedMetric(learners_line(), *evaluated, tuple(numbers)))
+            if all(map(math.isfinite, numbers)):
+                self._notes.append(ReducedMetric(learners_line(), *evaluated, tuple(numbers)))

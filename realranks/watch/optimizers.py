@@ -61,7 +61,11 @@ class Stepped:
     def made_before(self) -> int:
         """Return how many steps its state has counted; -1 for a state without a count."""
         optimizer = self.optimizer()
-        states = [dict(state) for state in optimizer.state.values() if state] if optimizer else []
+        states = (
+            [state for state in optimizer.state.values() if isinstance(state, dict) and state]
+            if optimizer
+            else []
+        )
         return max((int(state.get("step", -1)) for state in states), default=0)
 
     def touched(self) -> bool:

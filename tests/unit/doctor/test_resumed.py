@@ -17,7 +17,12 @@ def probe(made, epoch=None, weight=1):
         "trains": True,
         "epochs": [{"settings": settings, "skipped": 3}],
     }
-    return notes(made_before=[made], loaders=[loader], models=models(0), weights=weights(weight))
+    return notes(
+        made_before=[] if made is None else [made],
+        loaders=[loader],
+        models=models(0),
+        weights=weights(weight),
+    )
 
 
 def said(*probes):
@@ -38,6 +43,11 @@ def said(*probes):
 )
 def test_different_places_are_the_cause_of_weights_that_differ(other, words):
     assert words in said(probe(1, 2), probe(*other, weight=2)).summary
+
+
+@pytest.mark.parametrize("other", [(1, None), (None, 2)], ids=["no epoch", "no step"])
+def test_a_rank_that_has_not_begun_is_not_compared(other):
+    assert said(probe(1, 2), probe(*other, weight=2)).kind == "weights_differ"
 
 
 def test_without_consequences_nothing_is_said_and_at_one_place_nothing_more():
