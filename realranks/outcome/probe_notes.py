@@ -154,7 +154,7 @@ class Calls:
 
 
 class Draw(NamedTuple):
-    """A generator beside a pass, or a worker's batch: a checksum of its state, how many numbers it has given at least.
+    """A generator beside a pass, or a loader's batch: a checksum of its state, how many numbers it has given at least.
 
     Attributes:
         rows: of the pass, or the batch.
@@ -189,6 +189,7 @@ class EpochNotes:
         ended: the loader had no more; False where the script left the loop.
         evaluates: a model was called on what it gave, without gradients only.
         rows: what the loader gave (the first of many).
+        skipped: batches that it had given before a model was trained with one.
         settings: whole numbers of dataset and sampler that are named after an epoch or a seed, as they were then.
     """
 
@@ -198,6 +199,7 @@ class EpochNotes:
     ended: bool = False
     evaluates: bool = False
     rows: list[Row] = field(default_factory=list)
+    skipped: int = 0
     settings: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -217,10 +219,11 @@ class LoaderNotes:
         dataset: which of the rank's datasets it reads, counted from 0 in the order of their first use.
         dealt: how many samples its sampler gives in one pass; -1 where it does not say.
         batching: the name of the class that makes batches of the sampler's numbers.
+        has_workers: worker processes load its rows.
         kept_workers: its worker processes stay alive between two passes.
         picked: a checksum of the numbers that a Subset has picked; None where the dataset is none.
         numbered: names that the dataset numbers, in the order of their numbers, by its attribute (`class_to_idx`).
-        draws: by generator, what its first worker drew for each of its first batches.
+        draws: by generator, what its first worker, or the rank itself, drew for each of its first batches.
     """
 
     number: int
@@ -234,6 +237,7 @@ class LoaderNotes:
     dataset: int = 0
     dealt: int = -1
     batching: str = ""
+    has_workers: bool = False
     kept_workers: bool = False
     picked: int | None = None
     numbered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -374,6 +378,15 @@ class Span(NamedTuple):
     moved: int
 
 
+class ReducedMetric(NamedTuple):
+    """Numbers of a rank's that all ranks add up at a line, after an evaluation of so many rows with this loader."""
+
+    where: str
+    loader: int
+    rows: int
+    numbers: tuple[float, ...]
+
+
 class NothingLoaded(NamedTuple):
     """A state dict of which `load_state_dict(strict=False)` at a line of the learner's has loaded nothing.
 
@@ -414,6 +427,7 @@ class ProbeNotes:
         failures: of passes, also those that the script has caught.
         closures: by step, how many backward passes an optimizer's step has made itself (its closure); the newest.
         stepping: the step that an optimizer is in; -1 where it is in none.
+        made_before: by optimizer of DDP models, the steps that its state counts before its first one; -1 for no count.
         unseen: what could not be looked at, and the first reason for it.
         messages: from one rank to another.
         rooted: by group, the newest collectives with a root.
@@ -425,6 +439,7 @@ class ProbeNotes:
         draws: of random numbers.
         files: of checkpoints.
         graphs: of autograd.
+        metrics: that are added up over all ranks.
         nothing_loaded: state dicts that fit no name of the model.
         clipped_scaled_at: the line at which gradients were clipped with a GradScaler's scale in them.
         groups: the members of groups that are gone, by name.
@@ -436,6 +451,7 @@ class ProbeNotes:
     failures: list[Failure] = field(default_factory=list)
     closures: dict[int, int] = field(default_factory=dict)
     stepping: int = -1
+    made_before: list[int] = field(default_factory=list)
     unseen: dict[str, str] = field(default_factory=dict)
     models: list[ModelNotes] = field(default_factory=list)
     calls: Calls = field(default_factory=Calls)
@@ -455,5 +471,6 @@ class ProbeNotes:
     draws: DrawNotes = field(default_factory=DrawNotes)
     files: FileNotes = field(default_factory=FileNotes)
     graphs: GraphNotes = field(default_factory=GraphNotes)
+    metrics: list[ReducedMetric] = field(default_factory=list)
     nothing_loaded: list[NothingLoaded] = field(default_factory=list)
     clipped_scaled_at: str = ""

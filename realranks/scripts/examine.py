@@ -21,6 +21,7 @@ from realranks.doctor.remarks import (
     silent_about,
     without_gradient,
 )
+from realranks.doctor.resumed import resumed
 from realranks.doctor.schedules import unfinished
 from realranks.doctor.slowness import SLOW
 from realranks.outcome.fold import rank_list, table
@@ -230,6 +231,7 @@ def checked(outcome: Outcome) -> list[str]:
     if counts[0].steps:
         span = sorted({count.steps for count in counts})
         sentences.append(f"{' or '.join(map(str, span))} optimizer steps on each rank")
+    sentences += resumed(notes)
     return sentences
 
 

@@ -39,12 +39,15 @@ class Epoch(EpochNotes):
 
     noted: bool = True  # one of the first
     trains: bool = False
+    given: int = 0
+    drawn: int = 0
     #: Batches that have been drawn, and not yet handed out.
     awaited: deque[list[int]] = field(default_factory=deque)
 
     def add(self, batch: list[int]) -> None:
         """Record a batch that was drawn."""
         self.batches += 1
+        self.drawn += len(batch)
         self.crc = zlib.crc32(repr(batch).encode(), self.crc)
         self.indices += batch[: max(0, MAX_INDICES - len(self.indices))]
         if self.noted and len(self.rows) < MAX_ROWS:
@@ -74,6 +77,8 @@ class Loaders:
         if self._newest is not None:
             self._newest.trains = True
         if self._pass is not None:
+            if not self._pass.trains:
+                self._pass.skipped = self._pass.given - 1
             self._pass.trains, self._pass.evaluates = True, False
 
     def evaluated(self) -> None:
@@ -82,6 +87,13 @@ class Loaders:
             self._newest.evaluates = True
         if self._pass is not None:
             self._pass.evaluates = not self._pass.trains
+
+    def evaluation(self) -> tuple[int, int] | None:
+        """Return the loader of the newest batch, and the rows of its pass, if this has ended and was an evaluation."""
+        loader, epoch = self._newest, self._pass
+        if loader is None or epoch is None or not (epoch.evaluates and epoch.ended):
+            return None
+        return loader.number, epoch.drawn
 
     def wrap(self, stack: ExitStack, replace: Replace, noting: Loaders) -> None:
         """Note what every loader draws, until the stack is closed; `noting` has these methods and never raises."""
@@ -136,6 +148,7 @@ class Loaders:
         self._pass = epoch = self._epochs.get(iterator)
         if epoch is None or not epoch.noted:
             return
+        epoch.given += 1
         numbers = epoch.awaited.popleft() if epoch.awaited else None
         room = min(MAX_ROWS - len(epoch.rows), _MAX_ROWS_IN_ALL - self._rows)
         if room <= 0 or not getattr(iterator, "_in_order", True) or iterator not in self._batched:
@@ -184,10 +197,20 @@ class Loaders:
             dataset=self._number_of(loader.dataset),
             dealt=len(sampler) if hasattr(sampler, "__len__") else -1,
             batching=type(loader.batch_sampler).__name__ if loader.batch_sampler is not None else "",
+            has_workers=bool(loader.num_workers),
             kept_workers=bool(loader.num_workers and loader.persistent_workers),
             picked=picked(loader.dataset),
             numbered=numbered_names(loader.dataset),
         )
+
+    def number_of(self, fetcher: object) -> int:
+        """Return the number of the loader for which a fetcher of this process works; MAX_LOADERS for an unknown one."""
+        found = (
+            notes.number
+            for iterator, notes in self._loaders.items()
+            if getattr(iterator, "_dataset_fetcher", None) is fetcher
+        )
+        return next(found, MAX_LOADERS)
 
     def _number_of(self, dataset: object) -> int:
         for number, known in enumerate(self._datasets):
