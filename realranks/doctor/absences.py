@@ -11,6 +11,7 @@ from realranks.doctor.stops import stopped_early
 from realranks.doctor.words import standing, steps
 from realranks.outcome.facts import NO_FACTS
 from realranks.outcome.outcome import EXIT_UNKNOWN, Diagnosis, exit_text
+from realranks.outcome.probe_notes import MAX_LOADERS
 
 #: More who wait for whom than these are not read any more.
 _MAX_CLAUSES = 4
@@ -83,7 +84,9 @@ def _in_a_pass_over_data(hang: Hang) -> bool:
         return False
     calls, notes = calls_of_line(hang.outcome, hang.one.collective), notes_of(hang.outcome)
     return all(
-        rank in notes and calls.get(rank, 0) > sum(loader.passes for loader in notes[rank].loaders)
+        rank in notes
+        and len(notes[rank].loaders) < MAX_LOADERS
+        and calls.get(rank, 0) > sum(loader.passes for loader in notes[rank].loaders)
         for rank in hang.other.ranks
     )
 

@@ -34,6 +34,8 @@ def _against_the_habit(outcome: Outcome, own: Side, other: Side) -> Diagnosis | 
     mine, theirs = own.met, other.met
     if mine.stage or _place(mine) is None or _place(mine) == _place(theirs):
         return None
+    if own.condition is not None or other.condition is not None:
+        return None  # on the rank: that says more
     before = _before(outcome, min(own.ranks), mine)
     number = _last_in_a_row(before, mine)
     place = seen_from(path_of(theirs), path_of(mine))
@@ -62,7 +64,7 @@ def _before(outcome: Outcome, rank: int, like: Collective) -> list[Collective]:
 
 def _last_in_a_row(before: Sequence[Collective], like: Collective) -> int:
     number = 0
-    while number < len(before) and _place(before[-1 - number]) == _place(like):
+    while number < len(before) and _key(before[-1 - number]) == _key(like):
         number += 1
     return number
 

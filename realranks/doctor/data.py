@@ -9,10 +9,12 @@ from realranks.doctor.notes import Notes
 from realranks.doctor.sentences import diagnosis
 from realranks.doctor.words import lines_of
 from realranks.outcome.outcome import Diagnosis, Outcome
-from realranks.outcome.probe_notes import MAX_INDICES, LoaderNotes
+from realranks.outcome.probe_notes import MAX_INDICES, LoaderNotes, ProbeNotes
 
 Loaders = Mapping[int, LoaderNotes]
 _SHOWN = 8
+#: Two loaders of one dataset may be there to be used side by side.
+_FEWEST_ANEW = 3
 
 
 def _trained_with(notes: Notes) -> Iterator[Loaders]:
@@ -122,7 +124,22 @@ def same_order_every_epoch(outcome: Outcome, notes: Notes) -> Diagnosis | None:
     for loaders in _trained_with(notes):
         if all(map(_repeats, loaders.values())):
             return diagnosis("same_order_every_epoch", None, (), lines_of(_samples(_drawn(loaders, 1))))
+    anew = [_made_anew(probe) for probe in notes.values()]
+    if all(anew):
+        return diagnosis("same_order_every_epoch.anew", None, (), (), number=min(anew))
     return None
+
+
+def _made_anew(probe: ProbeNotes) -> int:
+    """Count the loaders of which each is made for one epoch of one dataset, if all give the same rows in one order."""
+    loaders = [each for each in probe.loaders if each.trains and each.epochs]
+    first = [each.epochs[0] for each in loaders]
+    settings = [(each.dataset, each.sampler, each.batching) for each in loaders]
+    if len(loaders) < _FEWEST_ANEW or len(probe.models) != 1 or any(len(each.epochs) > 1 for each in loaders):
+        return 0  # two models may well be trained on the same rows
+    alike = len({each.crc for each in first}) == len(set(settings)) == 1
+    in_order = first[0].indices == sorted(first[0].indices)
+    return len(loaders) if alike and not in_order and first[0].batches > 1 else 0
 
 
 def _repeats(loader: LoaderNotes) -> bool:

@@ -13,6 +13,7 @@ from realranks.doctor import deaths, endings, errors
 from realranks.doctor.alignment import unequal_numbers
 from realranks.doctor.files import torn_file
 from realranks.doctor.hangs import explain_hang
+from realranks.doctor.resumed import with_beginnings
 from realranks.doctor.sentences import diagnosis
 from realranks.doctor.silent import silent_fault
 from realranks.doctor.stuck import as_probable, no_progress, with_threads
@@ -83,8 +84,9 @@ def diagnose(outcome: Outcome) -> Diagnosis | None:
     if outcome.kind is Kind.OK and not outcome.interrupted:
         if not outcome.facts:
             return None  # the run was not watched, and the numbers of collectives gave no reason to ask
-        return silent_fault(outcome) or unequal_numbers(outcome)
+        return with_beginnings(outcome, silent_fault(outcome) or unequal_numbers(outcome))
     found = next((found for rule in _RULES if (found := rule(outcome)) is not None), None)
+    found = with_beginnings(outcome, found)
     return with_threads(outcome, found or _unknown(outcome))
 
 

@@ -76,6 +76,8 @@ def _weights(notes: Notes, found: Difference, model: SharedModel, cause: Diagnos
         else "from the beginning"
         if found.step == 0
         else f"since step {found.step}"
+        if found.earliest in (None, found.step)
+        else f"since one of the steps {found.earliest} to {found.step}"
     )
     texts = {
         rank: _counted(probe) + (_unlike_settings(probe, own) if cause.kind == "optimizer_differs" else "")

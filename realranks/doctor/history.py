@@ -20,6 +20,7 @@ class Difference:
         step: before which step of the optimizer; `END` at the end of the run. name: the first tensor; `names`: all.
         at_least: by how much values differ; None where the samples do not tell.
         alike: the ranks that have the same in the first tensor, group by group.
+        earliest: the step at which they may have begun to differ: what is between two moments is not seen.
     """
 
     step: int
@@ -27,6 +28,7 @@ class Difference:
     at_least: float | None
     alike: tuple[tuple[int, ...], ...]
     names: tuple[str, ...]
+    earliest: int | None = None
 
 
 @dataclass(frozen=True)
@@ -78,5 +80,7 @@ def lasting(moments: Sequence[Moment]) -> Difference | None:
     if not unequal or made_equal_again(moments):
         return None
     first, last = unequal[0], unequal[-1]
+    equal = [each.step for each in moments if each.difference is None]
     size = last.at_least if last.at_least is not None else first.at_least
-    return Difference(first.step, first.name, size, last.alike, last.names)
+    earliest = equal[-1] + 1 if equal else None
+    return Difference(first.step, first.name, size, last.alike, last.names, earliest)

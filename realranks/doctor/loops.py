@@ -95,6 +95,18 @@ def goes_on_after_an_error(path: Path) -> bool:
     )
 
 
+def may_end_early(path: Path) -> bool:
+    """Check whether the script may end its loop around these lines early, or has none: a library's goes round then."""
+    around = [
+        node
+        for frame in path
+        for node in ast.walk(_tree(frame.file))
+        if isinstance(node, ast.For | ast.While) and node.lineno < frame.line <= (node.end_lineno or 0)
+    ]
+    ends = (isinstance(each, ast.Break | ast.Return) for node in around for each in ast.walk(node))
+    return not around or any(isinstance(node, ast.While) for node in around) or any(ends)
+
+
 def loop_over_tensors(path: Path) -> str | None:
     """Return the `for` whose variable names the tensor in the call at the end of a path, as written."""
     if not path:

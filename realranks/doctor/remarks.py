@@ -15,7 +15,7 @@ from realranks.doctor.nothing_distributed import not_seen
 from realranks.doctor.outside_ddp import on_purpose, stepped_outside
 from realranks.doctor.words import names_in_a_row, rank_list, steps
 from realranks.outcome.outcome import Outcome
-from realranks.outcome.probe_notes import EpochNotes
+from realranks.outcome.probe_notes import MAX_ROWS, EpochNotes
 from realranks.ranks.status import MAX_RECORDS
 
 
@@ -49,12 +49,16 @@ def compared_weights(notes: Notes) -> list[str]:
     return found
 
 
-def compared_samples(notes: Notes) -> list[str]:
+def compared_samples(outcome: Outcome) -> list[str]:
     """Count what loaders gave in their first epoch, and what of it several ranks received.
 
     Only within one epoch: in the next one a sample may well go to another rank.
     """
     found = []
+    notes = notes_of(outcome)
+    alone = not any(
+        r.op != "barrier" and not r.stage for rank in notes for r in outcome.recorded.get(rank, ())
+    )
     for name, loaders in (
         ("epoch 0", _first_epochs(notes)),
         ("evaluation", _first_epochs(notes, "evaluates")),
@@ -64,7 +68,8 @@ def compared_samples(notes: Notes) -> list[str]:
             if not all(epoch.ended for epoch in epochs):
                 which += ", as far as it was drawn"  # a library may draw a batch ahead that nobody trains on
             by_rank = [{row.crc for row in epoch.rows} for epoch in epochs]
-            rows = _dealt(by_rank, "rows")
+            begun = any(len(epoch.rows) >= MAX_ROWS for epoch in epochs)
+            rows = f"{'the first ' if begun else ''}{dealt}" if (dealt := _dealt(by_rank, "rows")) else ""
             numbers = _dealt([set(epoch.indices) for epoch in epochs], "numbers of samples")
             if rows and rows == numbers.replace("numbers of samples", "rows"):
                 numbers = ""
@@ -73,6 +78,8 @@ def compared_samples(notes: Notes) -> list[str]:
                 rows += (
                     " (a sum or a mean over the ranks counts these more than once, unless they are left out)"
                 )
+            if rows and name == "evaluation" and different == sum(map(len, by_rank)) and alone:
+                rows += " (no collective of the script's own has put the ranks' results together)"
             if told := "; ".join(filter(None, [rows, numbers])):
                 found.append(f"{name}{which}: {told}")
     return found
@@ -148,6 +155,7 @@ def _first_epochs(notes: Notes, use: Literal["trains", "evaluates"] = "trains") 
         [loader.epochs[0] for loader in each]
         for each in loaders
         if all(getattr(loader, use) and loader.epochs for loader in each)
+        and (use == "trains" or not any(loader.trains for loader in each))
     ]
 
 

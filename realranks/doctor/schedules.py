@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
+from realranks.doctor.loops import may_end_early
 from realranks.doctor.notes import Notes
-from realranks.doctor.sentences import diagnosis
+from realranks.doctor.sentences import diagnosis, text
 from realranks.doctor.words import steps
 from realranks.outcome.outcome import Diagnosis, Outcome
 from realranks.outcome.probe_notes import LoaderNotes, ScheduleNotes
@@ -24,18 +25,38 @@ _PLATEAU = "ReduceLROnPlateau"
 
 def schedule_fault(outcome: Outcome, notes: Notes) -> Diagnosis | None:
     """Detect a learning-rate schedule, equal on all ranks, whose length fits another number of steps."""
-    for schedules in zip(*(probe.schedules for probe in notes.values()), strict=False):
-        if len(set(schedules)) == 1 and schedules[0].steps >= _FEWEST:
-            loaders = [loader for probe in notes.values() for loader in probe.loaders if loader.trains]
-            schedule, ranks = schedules[0], len(outcome.ranks)
-            found = (
-                _stepped_for_every_rank(schedule, ranks)
-                if schedule.name == _PLATEAU
-                else _too_long(schedule, ranks, loaders) or _too_short(schedule, ranks, loaders)
-            )
-            if found is not None:
-                return found
+    ranks, loaders = len(outcome.ranks), _loaders(notes)
+    for schedule in _equal_on_all(notes):
+        if schedule.name == _PLATEAU:
+            found = _stepped_for_every_rank(schedule, ranks)
+        elif _is_for_all_ranks(schedule, notes):
+            # A training that was ended early may have made the same number of steps.
+            early = may_end_early(schedule.stepped_from)
+            found = None if early else _diagnose("schedule_too_long", schedule, ranks=ranks)
+        else:
+            found = _too_short(schedule, ranks, loaders)
+        if found is not None:
+            return found
     return None
+
+
+def unfinished(notes: Notes) -> list[str]:
+    """Say of a schedule that it was made for N times the steps that were made, on N ranks."""
+    clause = "the schedule {name} at {where} was made for {length}, and has made {made}"
+    found = (each for each in _equal_on_all(notes) if _is_for_all_ranks(each, notes))
+    return [
+        text(clause, name=each.name, where=each.where, length=steps(each.length, "step"), made=each.steps)
+        for each in found
+    ]
+
+
+def _equal_on_all(notes: Notes) -> list[ScheduleNotes]:
+    of_ranks = zip(*(probe.schedules for probe in notes.values()), strict=False)
+    return [each[0] for each in of_ranks if len(set(each)) == 1 and each[0].steps >= _FEWEST]
+
+
+def _loaders(notes: Notes) -> list[LoaderNotes]:
+    return [loader for probe in notes.values() for loader in probe.loaders if loader.trains]
 
 
 def _stepped_for_every_rank(schedule: ScheduleNotes, ranks: int) -> Diagnosis | None:
@@ -46,17 +67,19 @@ def _stepped_for_every_rank(schedule: ScheduleNotes, ranks: int) -> Diagnosis | 
     return _diagnose("schedule_too_short.plateau", schedule, ranks=ranks, after=after)
 
 
-def _too_long(schedule: ScheduleNotes, ranks: int, loaders: Collection[LoaderNotes]) -> Diagnosis | None:
-    """Detect a schedule made for the batches of all ranks together: N times the steps taken, up to rounding."""
-    rounding = ranks * max((len(loader.epochs) for loader in loaders), default=0)
-    if ranks < 2 or abs(schedule.length - ranks * schedule.steps) >= min(rounding, schedule.steps):
-        return None
-    return _diagnose("schedule_too_long", schedule, ranks=ranks)
+def _is_for_all_ranks(schedule: ScheduleNotes, notes: Notes) -> bool:
+    """Check for a schedule made for N times the steps taken on N ranks, up to rounding."""
+    ranks = len(notes)
+    rounding = ranks * max((len(loader.epochs) for loader in _loaders(notes)), default=0)
+    apart = abs(schedule.length - ranks * schedule.steps)
+    return schedule.name != _PLATEAU and ranks > 1 and apart < min(rounding, schedule.steps)
 
 
 def _too_short(schedule: ScheduleNotes, ranks: int, loaders: Collection[LoaderNotes]) -> Diagnosis | None:
     if schedule.name not in (_RISES, _STAYS) or schedule.steps <= schedule.length + 1:
         return None
+    if schedule.name == _STAYS and schedule.rate:
+        return None  # it stays at a rate that may be meant
     after = "it stays at 0" if schedule.name == _STAYS else "the learning rate rises again"
     if ranks > 1 and schedule.steps == ranks * schedule.optimizer_steps:
         return _diagnose("schedule_too_short.stepped_often", schedule, ranks=ranks, after=after)

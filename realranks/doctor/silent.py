@@ -12,6 +12,7 @@ from realranks.doctor import data, drift, samples, training
 from realranks.doctor.errors import nothing_loaded, swallowed_complaint
 from realranks.doctor.files import same_file
 from realranks.doctor.memory import graphs_kept
+from realranks.doctor.metrics import mean_of_means
 from realranks.doctor.mismatches import mismatch_in_passing
 from realranks.doctor.notes import Notes, notes_of
 from realranks.doctor.nothing_distributed import nothing_distributed
@@ -53,6 +54,7 @@ _RULES: tuple[Callable[[Outcome, Notes], Diagnosis | None], ...] = (
     samples.unlike_datasets,
     samples.not_split,
     samples.each_draws_all,
+    mean_of_means,
     schedule_fault,
     same_random_numbers,
     same_file,

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from realranks.outcome.places import Spot
 from realranks.outcome.wrapped import WrappedModel
 
 
@@ -157,7 +158,7 @@ class Calls:
 
 
 class Draw(NamedTuple):
-    """A generator beside a pass, or a worker's batch: a checksum of its state, how many numbers it has given at least.
+    """A generator beside a pass, or a loader's batch: a checksum of its state, how many numbers it has given at least.
 
     Attributes:
         rows: of the pass, or the batch.
@@ -170,6 +171,8 @@ class Draw(NamedTuple):
 
 #: Loaders that are noted on each rank, the first.
 MAX_LOADERS = 8
+#: Rows of one pass over a loader of which a checksum is made.
+MAX_ROWS = 1000
 #: Numbers of samples that are kept of one epoch, the first.
 MAX_INDICES = 5000
 
@@ -190,6 +193,7 @@ class EpochNotes:
         ended: the loader had no more; False where the script left the loop.
         evaluates: a model was called on what it gave, without gradients only.
         rows: what the loader gave (the first of many).
+        skipped: batches that it had given before a model was trained with one.
         settings: whole numbers of dataset and sampler that are named after an epoch or a seed, as they were then.
     """
 
@@ -199,6 +203,7 @@ class EpochNotes:
     ended: bool = False
     evaluates: bool = False
     rows: list[Row] = field(default_factory=list)
+    skipped: int = 0
     settings: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -220,10 +225,11 @@ class LoaderNotes:
         dataset: which of the rank's datasets it reads, counted from 0 in the order of their first use.
         dealt: how many samples its sampler gives in one pass; -1 where it does not say.
         batching: the name of the class that makes batches of the sampler's numbers.
+        has_workers: worker processes load its rows.
         kept_workers: its worker processes stay alive between two passes.
         picked: a checksum of the numbers that a Subset has picked; None where the dataset is none.
         numbered: names that the dataset numbers, in the order of their numbers, by its attribute (`class_to_idx`).
-        draws: by generator, what its first worker drew for each of its first batches.
+        draws: by generator, what its first worker, or the rank itself, drew for each of its first batches.
     """
 
     number: int
@@ -237,6 +243,7 @@ class LoaderNotes:
     dataset: int = 0
     dealt: int = -1
     batching: str = ""
+    has_workers: bool = False
     kept_workers: bool = False
     picked: int | None = None
     numbered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -309,6 +316,8 @@ class ScheduleNotes:
         optimizer_steps: how many its optimizer had made by then.
         where: the learner's line at which it was made; of one that waits for a plateau, at which it was first stepped.
         visits: between how many steps of its optimizer it was stepped.
+        stepped_from: the learner's lines on the way to its steps, the innermost first.
+        rate: the newest learning rate of the optimizer's first group.
     """
 
     name: str
@@ -317,6 +326,8 @@ class ScheduleNotes:
     optimizer_steps: int
     where: str
     visits: int = 0
+    stepped_from: tuple[Spot, ...] = field(default=(), compare=False)
+    rate: float = field(default=0.0, compare=False)
 
 
 @dataclass
@@ -375,6 +386,15 @@ class Span(NamedTuple):
     moved: int
 
 
+class ReducedMetric(NamedTuple):
+    """Numbers of a rank's that all ranks add up at a line, after an evaluation of so many rows with this loader."""
+
+    where: str
+    loader: int
+    rows: int
+    numbers: tuple[float, ...]
+
+
 class NothingLoaded(NamedTuple):
     """A state dict of which `load_state_dict(strict=False)` at a line of the learner's has loaded nothing.
 
@@ -415,6 +435,7 @@ class ProbeNotes:
         failures: of passes, also those that the script has caught.
         closures: by step, how many backward passes an optimizer's step has made itself (its closure); the newest.
         stepping: the step that an optimizer is in; -1 where it is in none.
+        made_before: by optimizer of DDP models, the steps that its state counts before its first one; -1 for no count.
         unseen: what could not be looked at, and the first reason for it.
         messages: from one rank to another.
         rooted: by group, the newest collectives with a root.
@@ -426,6 +447,7 @@ class ProbeNotes:
         draws: of random numbers.
         files: of checkpoints.
         graphs: of autograd.
+        metrics: that are added up over all ranks.
         nothing_loaded: state dicts that fit no name of the model.
         clipped_scaled_at: the line at which gradients were clipped with a GradScaler's scale in them.
         groups: the members of groups that are gone, by name.
@@ -437,6 +459,7 @@ class ProbeNotes:
     failures: list[Failure] = field(default_factory=list)
     closures: dict[int, int] = field(default_factory=dict)
     stepping: int = -1
+    made_before: list[int] = field(default_factory=list)
     unseen: dict[str, str] = field(default_factory=dict)
     models: list[ModelNotes] = field(default_factory=list)
     calls: Calls = field(default_factory=Calls)
@@ -456,5 +479,6 @@ class ProbeNotes:
     draws: DrawNotes = field(default_factory=DrawNotes)
     files: FileNotes = field(default_factory=FileNotes)
     graphs: GraphNotes = field(default_factory=GraphNotes)
+    metrics: list[ReducedMetric] = field(default_factory=list)
     nothing_loaded: list[NothingLoaded] = field(default_factory=list)
     clipped_scaled_at: str = ""

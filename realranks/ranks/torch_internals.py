@@ -123,7 +123,12 @@ INTERNALS = (
     Internal("torch.utils._python_dispatch._disable_current_modes", "looking at weights under a mode"),
     Internal("torch._ops.OpOverload._schema", "which operations make a tensor: one of them fails", "self"),
     Internal("torch.utils.data.dataloader._BaseDataLoaderIter._next_index", "samples of each rank", "class"),
-    Internal("torch.utils.data._utils.fetch._MapDatasetFetcher.fetch", "random numbers of workers", "class"),
+    Internal("torch.utils.data._utils.fetch._MapDatasetFetcher.fetch", "random numbers of loaders", "class"),
+    Internal(
+        "torch.utils.data.dataloader._SingleProcessDataLoaderIter._dataset_fetcher",
+        "random numbers of loaders",
+        "self",
+    ),
     Internal("torch.utils.data.DataLoader._iterator", "a loader with persistent workers", "self"),
     Internal("torch.optim.lr_scheduler.SequentialLR._schedulers", "the parts of a schedule", "self"),
     Internal(

@@ -21,6 +21,8 @@ from realranks.doctor.remarks import (
     silent_about,
     without_gradient,
 )
+from realranks.doctor.resumed import resumed
+from realranks.doctor.schedules import unfinished
 from realranks.doctor.slowness import SLOW
 from realranks.outcome.fold import rank_list, table
 from realranks.outcome.outcome import Diagnosis, Kind, Outcome
@@ -219,15 +221,17 @@ def checked(outcome: Outcome) -> list[str]:
     every = list(notes.values())
     sentences = []
     sentences += compared_weights(notes)
-    sentences += compared_samples(notes)
+    sentences += compared_samples(outcome)
     sentences += compared_inputs(notes)
     sentences += random_numbers(notes)
     sentences += compared_collectives(outcome)
     sentences += without_gradient(notes)
+    sentences += unfinished(notes)
     counts = [each.counts for each in every]
     if counts[0].steps:
         span = sorted({count.steps for count in counts})
         sentences.append(f"{' or '.join(map(str, span))} optimizer steps on each rank")
+    sentences += resumed(notes)
     return sentences
 
 

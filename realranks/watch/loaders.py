@@ -10,7 +10,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, WeakSet
 
-from realranks.outcome.probe_notes import MAX_INDICES, MAX_LOADERS, EpochNotes, LoaderNotes, ProbeNotes
+from realranks.outcome.probe_notes import (
+    MAX_INDICES,
+    MAX_LOADERS,
+    MAX_ROWS,
+    EpochNotes,
+    LoaderNotes,
+    ProbeNotes,
+)
 from realranks.watch.guard import Replace
 from realranks.watch.rows import epoch_settings, numbered_names, picked, rows_of
 
@@ -22,8 +29,8 @@ _Iterate = Callable[["DataLoader[object]"], "_BaseDataLoaderIter"]
 _Follow = Callable[["_BaseDataLoaderIter"], object]
 
 _MAX_EPOCHS = 4
-#: Rows of which a checksum is made: in one pass, and in all.
-_MAX_ROWS, _MAX_ROWS_IN_ALL = 1000, 12_000
+#: Rows of which a checksum is made, in all passes.
+_MAX_ROWS_IN_ALL = 12_000
 
 
 @dataclass
@@ -32,16 +39,18 @@ class Epoch(EpochNotes):
 
     noted: bool = True  # one of the first
     trains: bool = False
-    given: int = 0  # batches
+    given: int = 0
+    drawn: int = 0
     #: Batches that have been drawn, and not yet handed out.
     awaited: deque[list[int]] = field(default_factory=deque)
 
     def add(self, batch: list[int]) -> None:
         """Record a batch that was drawn."""
         self.batches += 1
+        self.drawn += len(batch)
         self.crc = zlib.crc32(repr(batch).encode(), self.crc)
         self.indices += batch[: max(0, MAX_INDICES - len(self.indices))]
-        if self.noted and len(self.rows) < _MAX_ROWS:
+        if self.noted and len(self.rows) < MAX_ROWS:
             self.awaited.append(batch)
 
 
@@ -68,6 +77,8 @@ class Loaders:
         if self._newest is not None:
             self._newest.trains = True
         if self._pass is not None:
+            if not self._pass.trains:
+                self._pass.skipped = self._pass.given - 1
             self._pass.trains, self._pass.evaluates = True, False
 
     def evaluated(self) -> None:
@@ -76,6 +87,13 @@ class Loaders:
             self._newest.evaluates = True
         if self._pass is not None:
             self._pass.evaluates = not self._pass.trains
+
+    def evaluation(self) -> tuple[int, int] | None:
+        """Return the loader of the newest batch, and the rows of its pass, if this has ended and was an evaluation."""
+        loader, epoch = self._newest, self._pass
+        if loader is None or epoch is None or not (epoch.evaluates and epoch.ended):
+            return None
+        return loader.number, epoch.drawn
 
     def wrap(self, stack: ExitStack, replace: Replace, noting: Loaders) -> None:
         """Note what every loader draws, until the stack is closed; `noting` has these methods and never raises."""
@@ -134,7 +152,7 @@ class Loaders:
         if not epoch.noted:
             return
         numbers = epoch.awaited.popleft() if epoch.awaited else None
-        room = min(_MAX_ROWS - len(epoch.rows), _MAX_ROWS_IN_ALL - self._rows)
+        room = min(MAX_ROWS - len(epoch.rows), _MAX_ROWS_IN_ALL - self._rows)
         if room <= 0 or not getattr(iterator, "_in_order", True) or iterator not in self._batched:
             return
         found = rows_of(batch, numbers)[:room]
@@ -186,10 +204,20 @@ class Loaders:
             dataset=self._number_of(loader.dataset),
             dealt=len(sampler) if hasattr(sampler, "__len__") else -1,
             batching=type(loader.batch_sampler).__name__ if loader.batch_sampler is not None else "",
+            has_workers=bool(loader.num_workers),
             kept_workers=bool(loader.num_workers and loader.persistent_workers),
             picked=picked(loader.dataset),
             numbered=numbered_names(loader.dataset),
         )
+
+    def number_of(self, fetcher: object) -> int:
+        """Return the number of the loader for which a fetcher of this process works; MAX_LOADERS for an unknown one."""
+        found = (
+            notes.number
+            for iterator, notes in self._loaders.items()
+            if getattr(iterator, "_dataset_fetcher", None) is fetcher
+        )
+        return next(found, MAX_LOADERS)
 
     def _number_of(self, dataset: object) -> int:
         for number, known in enumerate(self._datasets):

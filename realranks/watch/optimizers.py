@@ -58,6 +58,16 @@ class Stepped:
             self._models = (len(wrappers), held)
         return self._models[1]
 
+    def made_before(self) -> int:
+        """Return how many steps its state has counted; -1 for a state without a count."""
+        optimizer = self.optimizer()
+        states = (
+            [state for state in optimizer.state.values() if isinstance(state, dict) and state]
+            if optimizer
+            else []
+        )
+        return max((int(state.get("step", -1)) for state in states), default=0)
+
     def touched(self) -> bool:
         """Check, once per change, that a parameter no longer has the values of the last step."""
         if self.tracked is None or self.values is None or self.extra >= _MAX_EXTRA:

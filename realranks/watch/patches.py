@@ -13,6 +13,7 @@ from realranks.watch.dynamo import passed_over
 from realranks.watch.exchanges import Exchanges
 from realranks.watch.files import Files
 from realranks.watch.guard import guarded
+from realranks.watch.metrics import Metrics
 from realranks.watch.scaling import Scaling
 from realranks.watch.schedules import Schedules
 from realranks.watch.state_dicts import StateDicts
@@ -112,15 +113,17 @@ def patch(probe: Probe, stack: contextlib.ExitStack) -> None:
     for handle in (register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)):
         stack.callback(handle.remove)
     exchanges, files, scaling = Exchanges(probe.notes), Files(probe.notes), Scaling(probe.notes)
+    metrics = Metrics(probe.notes, probe.loaders)
     schedules, state_dicts = Schedules(probe.notes, probe.optimizers), StateDicts(probe.notes)
     exchanges.wrap(stack, replace, guarded(exchanges, probe.unseen, "messages"))
     probe.gathered.wrap(stack, replace, guarded(probe.gathered, probe.unseen, "gathered tensors"))
     probe.draws.wrap(stack, replace, guarded(probe.draws, probe.unseen, "random numbers"))
-    probe.workers.wrap(stack, replace, guarded(probe.workers, probe.unseen, "random numbers of workers"))
+    probe.workers.wrap(stack, replace, guarded(probe.workers, probe.unseen, "random numbers of loaders"))
     files.wrap(stack, replace, guarded(files, probe.unseen, "files"))
     schedules.wrap(stack, replace, guarded(schedules, probe.unseen, "schedules"))
     scaling.wrap(stack, replace, guarded(scaling, probe.unseen, "clipped gradients"))
     state_dicts.wrap(stack, replace, guarded(state_dicts, probe.unseen, "state dicts"))
+    metrics.wrap(stack, replace, guarded(metrics, probe.unseen, "metrics"))
     probe.loaders.wrap(stack, replace, guarded(probe.loaders, probe.unseen, "samples"))
 
 

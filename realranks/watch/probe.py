@@ -157,7 +157,7 @@ class Probe:
     def to_record(self) -> ProbeNotes:
         """Return everything recorded; also called by the control thread while the rank is blocked."""
         self.notes.waiting = self.clock.to_record()
-        guarded(self.workers, self.unseen, "random numbers of workers").collect()
+        guarded(self.workers, self.unseen, "random numbers of loaders").collect()
         return self.notes
 
     # -- what is noted, and when --------------------------------------------------------------------------------
@@ -387,6 +387,9 @@ class Probe:
         if not self.steps:
             guarded(self, self.unseen, "copies of the weights").looked_for_copies()
         wrappers = [model.wrapper() for model in self.models]
+        if not own.steps and own.models(wrappers):
+            made = guarded(own, self.unseen, "states of optimizers").made_before()
+            self.notes.made_before.append(made or 0)
         self.notes.stepping = self.steps
         if self.plan.due(self.steps):
             self.notes.threads = max(self.notes.threads, torch.get_num_threads())

@@ -2,8 +2,8 @@
 
 Of torch's and numpy's default generators the state is noted before the first passes, and how many numbers they have
 given since the pass before. Generators that a script makes itself are not looked at, nor Python's `random`, with which
-ranks often decide alike on purpose; what is drawn in workers is `worker_draws`' business. Used inside a rank, within
-`watching`.
+ranks often decide alike on purpose; what is drawn while loaders load is `worker_draws`' business. Used inside a rank,
+within `watching`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from realranks.outcome.probe_notes import ProbeNotes, ScheduleNotes
 from realranks.watch.guard import Replace
-from realranks.watch.lines import learners_line
+from realranks.watch.lines import learners_line, learners_path
 from realranks.watch.optimizers import Optimizers
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Schedules:
         self._optimizers = optimizers
         self._found: dict[weakref.ref[LRScheduler], ScheduleNotes] = {}
         self._rates: weakref.WeakKeyDictionary[LRScheduler, float] = weakref.WeakKeyDictionary()
-        self._parts: weakref.WeakSet[LRScheduler] = weakref.WeakSet()
+        self._parts: weakref.WeakSet[LRScheduler] = weakref.WeakSet()  # and those without an end
 
     def wrap(self, stack: ExitStack, replace: Replace, noting: Schedules) -> None:
         """Note them until the stack is closed; `noting` has these methods and never raises."""
@@ -62,19 +62,28 @@ class Schedules:
             self._parts.add(part)
             self._found.pop(weakref.ref(part), None)
         rate = float(schedule.get_last_lr()[0]) if hasattr(schedule, "get_last_lr") else 0.0
-        falls, self._rates[schedule] = rate < self._rates.get(schedule, rate), rate
-        length = length_of(schedule) or (longest_number(schedule) if falls else None)
+        before, self._rates[schedule] = self._rates.get(schedule, rate), rate
+        known = self._found.get(weakref.ref(schedule))
+        length = length_of(schedule)
+        if length is None and known is not None:
+            length = known.length
+            if known.steps > length and rate != before:
+                self._parts.add(schedule)  # what its functions enclose is no end
+                self._found.pop(weakref.ref(schedule))
+        elif length is None and rate < before:
+            length = longest_number(schedule)
         if length is not None and schedule not in self._parts:
-            self._found[weakref.ref(schedule)] = self._note(schedule, length)
+            self._found[weakref.ref(schedule)] = self._note(schedule, length, rate)
         self._notes.schedules = list(self._found.values())[:_MAX_SCHEDULES]
 
-    def _note(self, schedule: LRScheduler, length: int) -> ScheduleNotes:
+    def _note(self, schedule: LRScheduler, length: int, rate: float) -> ScheduleNotes:
         known = self._found.get(weakref.ref(schedule))
         steps = self._optimizers.of(schedule.optimizer).steps
         where = known.where if known is not None else learners_line()
         visits = known.visits + (steps > known.optimizer_steps) if known is not None else 1
         name = type(schedule).__name__
-        return ScheduleNotes(name, length, int(schedule.last_epoch), steps, where, visits)
+        path = (known.stepped_from or tuple(learners_path())) if known is not None else ()
+        return ScheduleNotes(name, length, int(schedule.last_epoch), steps, where, visits, path, rate)
 
 
 def length_of(schedule: object) -> int | None:

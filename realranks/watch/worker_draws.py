@@ -1,7 +1,8 @@
-"""The random numbers that the workers of a loader draw for its first batches: noise and augmentation in a dataset.
+"""The random numbers that a loader draws for its first batches: noise and augmentation in a dataset.
 
-Noted in the first worker of each loader, in memory that it shares with the rank from which it is forked; a worker that
-is spawned shares none, and is not looked into. Used inside a rank, within `watching`, and inside its workers.
+Noted in the first worker of each loader, in memory that it shares with the rank from which it is forked, or in the rank
+itself where there are no workers; a worker that is spawned shares none, and is not looked into. Used inside a rank,
+within `watching`, and inside its workers.
 """
 
 from __future__ import annotations
@@ -27,20 +28,19 @@ _R = TypeVar("_R")
 _Fetch = Callable[["_MapDatasetFetcher", object], _R]
 
 _NAMES = ("torch", "numpy.random", "random")
-#: Batches of a worker that are noted.
+#: Batches of a loader that are noted.
 _MAX_BATCHES = 3
 #: A draw in the shared memory: its place is that of the loader, the batch and the generator.
 _DRAW = struct.Struct("<III")
 
 
 class WorkerDraws:
-    """The draws of one rank's workers."""
+    """The draws of one rank's loaders."""
 
     def __init__(self, notes: ProbeNotes, loaders: Loaders) -> None:
         self._notes = notes
         self._loaders = loaders
         self._shared = mmap.mmap(-1, MAX_LOADERS * _MAX_BATCHES * len(_NAMES) * _DRAW.size)
-        self._batches = 0  # in a worker, which counts in its copy
 
     def wrap(self, stack: ExitStack, replace: Replace, noting: WorkerDraws) -> None:
         """Note them until the stack is closed; `noting` has these methods and never raises."""
@@ -49,34 +49,31 @@ class WorkerDraws:
 
         def make(original: _Fetch[_R]) -> _Fetch[_R]:
             def fetch(fetcher: _MapDatasetFetcher, index: object) -> _R:
-                before = noting.before()
+                begun = noting.before(fetcher)
                 data = original(fetcher, index)
-                if before:
-                    noting.after(before, index)
+                if begun:
+                    noting.after(*begun, index)
                 return data
 
             return fetch
 
         replace(stack, _MapDatasetFetcher, "fetch", make)
 
-    def before(self) -> dict[str, State]:
-        """Return where the generators stand before a batch of a worker's first ones; empty anywhere else."""
+    def before(self, fetcher: _MapDatasetFetcher) -> tuple[int, int, dict[str, State]] | None:
+        """Return the loader, the batch, and where the generators stand before one of the first; None for others."""
         from torch.utils.data import get_worker_info
 
         worker = get_worker_info()
-        if (
-            worker is None
-            or worker.id
-            or self._batches >= _MAX_BATCHES
-            or self._loaders.number >= MAX_LOADERS
-        ):
-            return {}
-        if not self._batches and any(self._read(self._loaders.number, 0, name).rows for name in _NAMES):
-            self._batches = _MAX_BATCHES  # a worker of an earlier pass has been here
-            return {}
-        return _states()
+        loader = self._loaders.number if worker is not None else self._loaders.number_of(fetcher)
+        if (worker is not None and worker.id) or loader >= MAX_LOADERS:
+            return None
+        batches = (
+            n for n in range(_MAX_BATCHES) if not any(self._read(loader, n, name).rows for name in _NAMES)
+        )
+        batch = next(batches, None)
+        return (loader, batch, _states()) if batch is not None else None
 
-    def after(self, before: dict[str, State], index: object) -> None:
+    def after(self, loader: int, batch: int, before: dict[str, State], index: object) -> None:
         """Record what was drawn for a batch."""
         rows = len(index) if isinstance(index, list | tuple) else 1
         for name, now in _states().items():
@@ -84,12 +81,11 @@ class WorkerDraws:
                 state = zlib.crc32(repr(before[name]).encode())
                 # A seed of the row's own leaves another state on each rank.
                 numbers = numbers_between(before[name], now, unless_seeded=False)
-                place = self._place(self._loaders.number, self._batches, name)
+                place = self._place(loader, batch, name)
                 _DRAW.pack_into(self._shared, place, state, numbers, rows)
-        self._batches += 1
 
     def collect(self) -> None:
-        """Fill what workers have noted into the notes of their loaders."""
+        """Fill what was noted into the notes of their loaders."""
         for loader in self._notes.loaders:
             draws = {
                 name: [self._read(loader.number, batch, name) for batch in range(_MAX_BATCHES)]

@@ -10,6 +10,7 @@ from realranks.watch.exchanges import Exchanges
 from realranks.watch.files import Files
 from realranks.watch.gathered import Gathered
 from realranks.watch.loaders import Loaders
+from realranks.watch.metrics import Metrics
 from realranks.watch.optimizers import Optimizers
 from realranks.watch.waiting import WaitingClock
 from realranks.watch.watching import watching
@@ -35,6 +36,7 @@ HOOKS = {
     Loaders: ("beginning", "begun", "drawn", "given", "ended", "trained", "evaluated"),
     Gathered: ("given",),
     Exchanges: ("message", "with_root", "stranger"),
+    Metrics: ("reduced",),
     Files: ("saved", "opened"),
     Optimizers: ("of", "touched"),
     WaitingClock: ("sample",),

@@ -13,6 +13,7 @@ from realranks.watch.exchanges import Exchanges
 from realranks.watch.files import Files
 from realranks.watch.gathered import Gathered
 from realranks.watch.loaders import Loaders
+from realranks.watch.metrics import Metrics
 from realranks.watch.optimizers import Optimizers
 from realranks.watch.probe import Probe
 from realranks.watch.waiting import WaitingClock
@@ -29,6 +30,7 @@ ALONE = {
     Loaders: ("persistent_workers",),
     Gathered: ("rows_of_all_with_their_gradient",),
     Exchanges: ("stages_times_replicas",),
+    Metrics: ("accuracy_of_each_task",),
     Files: ("files_handed_over",),
     Probe: ("gan", "fsdp2"),
     Optimizers: ("gan",),

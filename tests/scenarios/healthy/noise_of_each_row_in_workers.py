@@ -1,6 +1,6 @@
 # kind: none
 # ranks: 2
-# Workers are seeded alike, and the noise is that of the row: by a generator of its own, or the row's seed.
+# Seeded alike, with and without workers; the noise is the row's: by a generator of its own, or the row's seed.
 import random
 
 import numpy as np
@@ -31,10 +31,11 @@ def main():
     model = DDP(nn.Linear(8, 8))
     optimizer = torch.optim.Adam(model.parameters())
     data = Noisy()
-    loader = DataLoader(data, 8, sampler=DistributedSampler(data), num_workers=2)
-    for epoch in range(2):
-        loader.sampler.set_epoch(epoch)
-        for x, noise in loader:
+    sampler = DistributedSampler(data)
+    loaders = [DataLoader(data, 8, sampler=sampler, num_workers=workers) for workers in (2, 0)]
+    for epoch in range(4):
+        sampler.set_epoch(epoch)
+        for x, noise in loaders[epoch % 2]:
             optimizer.zero_grad()
             nn.functional.mse_loss(model(x), noise).backward()
             optimizer.step()

@@ -71,9 +71,9 @@ def in_workers(*draws, name="torch", **told):
 @pytest.mark.parametrize("name", ["torch", "numpy.random", "random"])
 def test_noise_of_workers_is_the_same(name):
     assert in_workers(passes(64, 64, 64), passes(64, 64, 64), name=name) == "same_random_numbers"
-    assert in_workers(passes(8, 8, 8), passes(8, 8, 8), name=name) == "same_random_numbers", (
-        "one for each row"
-    )
+    rows = 8 if name == "torch" else 4
+    made = passes(8, 8, 8, rows=rows)
+    assert in_workers(made, made, name=name) == "same_random_numbers", "one for each row"
     assert in_workers(passes(64, 64, 64), passes(64, 64, 64, seed=9), name=name) == ""
 
 
@@ -84,6 +84,20 @@ def test_noise_of_workers_is_the_same(name):
 )
 def test_workers_may_draw_alike(made):
     assert in_workers(made, made) == ""
+
+
+@pytest.mark.parametrize("name", ["numpy.random", "random"])
+def test_a_shuffle_of_the_rows_may_be_alike(name):
+    made = passes(12, 11, 13)
+    assert in_workers(made, made, name=name) == ""
+
+
+@pytest.mark.parametrize("epoch", [{"indices": [3, 1, 2]}, {"rows": [[-1, 9, None], [-1, 7, None]]}])
+def test_ranks_that_all_load_the_same_rows_may_draw_alike(epoch):
+    same = passes(64, 64, 64)
+    loader = {**LOADER, "sampler": "RandomSampler", "epochs": [epoch]}
+    assert in_workers(same, same, **loader) == ""
+    assert said(passes(*(64,) * 9), passes(*(64,) * 9), loaders=[loader]) == ""
 
 
 def test_workers_of_a_loader_that_trains_nothing_may_draw_alike():

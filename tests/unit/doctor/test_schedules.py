@@ -1,6 +1,7 @@
 """Learning rate schedules, made up: where their length says something, and where it must not; and how it is read."""
 
 import functools
+import linecache
 from types import SimpleNamespace
 
 import pytest
@@ -9,10 +10,26 @@ from realranks.doctor.diagnose import diagnose
 from realranks.watch.schedules import length_of
 from tests.support.watched import models, notes, watched, weights
 
+LOOP = "for epoch in range(2):\n    schedule.step()\n"
 
-def said(name, length, steps, *, of_optimizer=None, ranks=2, batches=8, other=None):
+
+@pytest.fixture
+def loop():
+    """The file of a script, of which the loop is this one."""
+    name = "/scripts/loop.py"
+
+    def written(source):
+        linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+        return name
+
+    yield written
+    linecache.cache.pop(name, None)
+
+
+def said(name, length, steps, *, loop="", of_optimizer=None, ranks=2, batches=8, other=None):
     def told(length):
         schedule = {"name": name, "length": length, "steps": steps, "where": "train.py, line 9"}
+        schedule["stepped_from"] = [[loop, 2, "main"]]
         schedule["optimizer_steps"] = steps if of_optimizer is None else of_optimizer
         epoch = {"indices": [], "batches": batches, "crc": 0}
         loader = {
@@ -43,8 +60,21 @@ def said(name, length, steps, *, of_optimizer=None, ranks=2, batches=8, other=No
         (8, 2, 4, "nothing"),
     ],
 )
-def test_a_schedule_for_the_batches_of_all_ranks_is_too_long(length, steps, ranks, kind):
-    assert said("OneCycleLR", length, steps, ranks=ranks) == kind
+def test_a_schedule_for_the_batches_of_all_ranks_is_too_long(loop, length, steps, ranks, kind):
+    assert said("OneCycleLR", length, steps, ranks=ranks, loop=loop(LOOP)) == kind
+
+
+@pytest.mark.parametrize(
+    ("source", "kind"),
+    [
+        (LOOP, "schedule_too_long"),
+        (f"def fit():\n  schedule.step()\n{LOOP}", "nothing"),
+        (f"{LOOP}    if bad:\n        break\n", "nothing"),
+        ("while not stopped:\n    schedule.step()\n", "nothing"),
+    ],
+)
+def test_where_a_training_may_have_been_ended_early_its_schedule_is_not_too_long(loop, source, kind):
+    assert said("OneCycleLR", 32, 16, loop=loop(source)) == kind
 
 
 def test_ranks_with_schedules_of_different_length_are_not_judged():

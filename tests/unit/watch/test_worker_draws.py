@@ -1,4 +1,4 @@
-"""What the first worker of a loader has drawn for its first batches, as the rank that has started it gets to know."""
+"""What a loader, or its first worker, has drawn for its first batches, as the rank gets to know."""
 
 import contextlib
 import random
@@ -95,13 +95,25 @@ def test_a_later_pass_changes_nothing():
     assert drawn([draw], passes=2) == drawn([draw])
 
 
-@pytest.mark.parametrize(
-    "data", [Stream(), Rows(lambda number: torch.rand(3))], ids=["a stream", "no worker"]
-)
-def test_nothing_is_noted_of(data):
-    workers = 1 if isinstance(data, Stream) else 0
-    options = {} if workers else {"multiprocessing_context": None}
-    assert drawn([data], num_workers=workers, **options) == [{}]
+WITHOUT_WORKERS = {"num_workers": 0, "multiprocessing_context": None}
+
+
+@pytest.mark.parametrize("options", [{}, WITHOUT_WORKERS], ids=["a worker", "no worker"])
+def test_nothing_is_noted_of_a_stream(options):
+    assert drawn([Stream()], **options) == [{}]
+
+
+def test_without_workers_each_loader_s_numbers_are_its_own():
+    def draw(number):
+        random.getrandbits(64)
+
+    def with_another_loader_within(number):
+        list(DataLoader(Rows(draw)))
+        random.getrandbits(32)
+
+    found = drawn([Rows(with_another_loader_within)], **WITHOUT_WORKERS)
+    assert [numbers(draws)["random"] for draws in found[:2]] == [[4 * (24 + 1)] * 3, [2, 2, 2]]
+    assert {draw.rows for draw in found[0]["random"]} == {4}
 
 
 def test_the_loaders_that_are_too_many_are_left_out():
