@@ -65,7 +65,7 @@ def compared_samples(outcome: Outcome) -> list[str]:
     ):
         for number, epochs in enumerate(loaders):
             which = f" of loader {number}" if len(loaders) > 1 else ""
-            if not all(epoch.ended for epoch in epochs):
+            if not all(epoch.ended or epoch.counted for epoch in epochs):
                 which += ", as far as it was drawn"  # a library may draw a batch ahead that nobody trains on
             by_rank = [{row.crc for row in epoch.rows} for epoch in epochs]
             begun = any(len(epoch.rows) >= MAX_ROWS for epoch in epochs)

@@ -25,16 +25,16 @@ def stopped_early(notes: Notes, early: Collection[int], late: Collection[int]) -
 def _broken_off(early: ProbeNotes, late: ProbeNotes) -> bool:
     """Check that the early rank's loaders had more, and that it has not left out a step of a loop that all leave."""
     loaders = [each for each in early.loaders if each.trains or not each.evaluates]
-    left = any(each.trains for each in loaders) and all(each.under_way for each in loaders)
+    left = any(each.trains for each in loaders) and all(each.has_more for each in loaders)
     return left and (early.counts.batches < late.counts.batches or _made_as_many(early, late))
 
 
 def _fewer_epochs(early: ProbeNotes, late: ProbeNotes) -> bool:
     """Check that both ranks have ended only epochs of one length, and that the late one has begun, or begins, more."""
     mine, theirs = _only(early), _only(late)
-    if mine.under_way or mine.length <= 0 or mine.length != theirs.length:
+    if mine.has_more or mine.length <= 0 or mine.length != theirs.length:
         return False
-    begins = not theirs.under_way and theirs.passes == mine.passes and _made_as_many(early, late)
+    begins = not theirs.has_more and theirs.passes == mine.passes and _made_as_many(early, late)
     return begins or theirs.passes > mine.passes
 
 

@@ -191,6 +191,7 @@ class EpochNotes:
 
     Attributes:
         ended: the loader had no more; False where the script left the loop.
+        counted: it gave as many batches as it says it has, whether or not the script has asked for more.
         evaluates: a model was called on what it gave, without gradients only.
         rows: what the loader gave (the first of many).
         skipped: batches that it had given before a model was trained with one.
@@ -201,6 +202,7 @@ class EpochNotes:
     batches: int = 0
     crc: int = 0
     ended: bool = False
+    counted: bool = False
     evaluates: bool = False
     rows: list[Row] = field(default_factory=list)
     skipped: int = 0
@@ -219,7 +221,8 @@ class LoaderNotes:
         share: where the sampler says so, its own rank and the number of ranks it deals to.
         trains: a model was trained with what it gave.
         passes: how often it was gone through, as far as that has begun.
-        length: the batches of each pass that has come to its end; 0 before the first has, -1 where they differ.
+        length: the batches of each whole pass; 0 before the first, -1 where they differ.
+        has_more: its newest pass has not given all its batches, as far as it is known how many these are.
         under_way: its newest pass has not come to its end.
         evaluates: a DDP model was called without gradients on what it gave.
         dataset: which of the rank's datasets it reads, counted from 0 in the order of their first use.
@@ -250,6 +253,7 @@ class LoaderNotes:
     draws: dict[str, list[Draw]] = field(default_factory=dict)
     passes: int = 0
     length: int = 0
+    has_more: bool = False
     under_way: bool = False
 
 

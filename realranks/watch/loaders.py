@@ -41,6 +41,7 @@ class Epoch(EpochNotes):
     trains: bool = False
     given: int = 0
     drawn: int = 0
+    size: int = -1  # batches of a whole pass, where the loader says so
     #: Batches that have been drawn, and not yet handed out.
     awaited: deque[list[int]] = field(default_factory=deque)
 
@@ -149,6 +150,9 @@ class Loaders:
         if epoch is None:
             return
         epoch.given += 1
+        if epoch.given == epoch.size:  # a loop that counts batches never asks for one more
+            epoch.counted = True
+            self._all_given(iterator, epoch)
         if not epoch.noted:
             return
         numbers = epoch.awaited.popleft() if epoch.awaited else None
@@ -162,11 +166,14 @@ class Loaders:
     def ended(self, iterator: _BaseDataLoaderIter) -> None:
         """Record that a loader has no more batches."""
         epoch = self._epochs.get(iterator)
-        if epoch is None or epoch.ended:
-            return
-        epoch.ended = True
+        if epoch is not None:
+            epoch.ended = True
+            self._loaders[iterator].under_way = False
+            self._all_given(iterator, epoch)
+
+    def _all_given(self, iterator: _BaseDataLoaderIter, epoch: Epoch) -> None:
         loader = self._loaders[iterator]
-        loader.under_way = False
+        loader.has_more = False
         loader.length = epoch.given if loader.length in (0, epoch.given) else -1
 
     def begun(self, loader: DataLoader[object], iterator: _BaseDataLoaderIter) -> None:
@@ -178,10 +185,12 @@ class Loaders:
             self._notes.loaders.append(self._note(loader))
             self._kept.append(loader)
         self._newest = self._notes.loaders[self.number]
-        self._newest.under_way = True
+        self._newest.under_way = self._newest.has_more = True
         self._newest.passes += 1
         settings = {**epoch_settings(_sampler_of(loader)), **epoch_settings(loader.dataset)}
-        epoch = Epoch(noted=len(self._newest.epochs) < _MAX_EPOCHS, settings=settings)
+        epoch = Epoch(
+            noted=len(self._newest.epochs) < _MAX_EPOCHS, settings=settings, size=_batches_of(loader)
+        )
         if epoch.noted:
             self._newest.epochs.append(epoch)
         if getattr(loader, "_auto_collation", False):
@@ -235,6 +244,14 @@ class Loaders:
             self._epochs[iterator].add(batch)
         else:
             self._early.setdefault(iterator, []).append(batch)
+
+
+def _batches_of(loader: DataLoader[object]) -> int:
+    """Return how many batches a pass has; -1 where that is not known, as of a stream."""
+    try:
+        return len(loader._index_sampler)  # the loader itself takes note of being asked, if it reads a stream
+    except (TypeError, NotImplementedError):
+        return -1
 
 
 def _sampler_of(loader: DataLoader[object]) -> object:

@@ -12,6 +12,7 @@ def main():
     dist.init_process_group("gloo")
     x = torch.randn(256, 4, generator=torch.Generator().manual_seed(0))
     data = TensorDataset(x, x.sum(1, keepdim=True))
+    torch.manual_seed(0)
     model = DDP(torch.nn.Linear(4, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     enough = torch.zeros(())
