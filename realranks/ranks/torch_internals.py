@@ -129,6 +129,7 @@ INTERNALS = (
         "random numbers of loaders",
         "self",
     ),
+    Internal("torch.utils.data.DataLoader._index_sampler", "the batches of a loader", "class"),
     Internal("torch.utils.data.DataLoader._iterator", "a loader with persistent workers", "self"),
     Internal("torch.optim.lr_scheduler.SequentialLR._schedulers", "the parts of a schedule", "self"),
     Internal(
