@@ -176,6 +176,8 @@ def _lost_averaging(notes: Notes, everything: Notes) -> Diagnosis:
     bypassed = sum(model.bypassed for probe in notes.values() for model in probe.models)
     if bypassed and bypassed >= forwards:
         return _not_averaged("gradients_not_averaged.bypassed", notes, "bypassed")
+    if any("step_in_backward" in model.events for probe in notes.values() for model in probe.models):
+        return _not_averaged("gradients_not_averaged.in_backward", notes, "step_in_backward")
     if any(probe.no_sync_steps for probe in notes.values()):
         return _not_averaged("gradients_not_averaged.no_sync", notes, "no_sync_step")
     unheard = next((m for probe in notes.values() for m in probe.models if m.unheard), None)

@@ -119,6 +119,7 @@ INTERNALS = (
         optional=True,
     ),
     Internal("torch._dynamo.trace_rules.clear_lru_cache", "init_process_group empties it in each rank"),
+    Internal("torch._C._current_graph_task_id", "a step inside a backward pass"),
     Internal("torch.Tensor._version", "whether weights or gradients were changed in place", "class"),
     Internal("torch.utils._python_dispatch._disable_current_modes", "looking at weights under a mode"),
     Internal("torch._ops.OpOverload._schema", "which operations make a tensor: one of them fails", "self"),

@@ -400,7 +400,12 @@ class Probe:
         for model in self.models:
             if model.number in own.models(wrappers):
                 model.steps += 1
-                self.looked_for_unfinished(model)
+                if self.under_way is None:
+                    self.looked_for_unfinished(model)
+                elif (
+                    torch._C._current_graph_task_id() >= 0
+                ):  # in a hook of a gradient, not of DDP's communication
+                    model.note("step_in_backward")
         guarded(self.graphs, self.unseen, "graphs of autograd").count(self.steps)
         own.steps += 1
         self.notes.counts.steps += 1
@@ -419,7 +424,10 @@ class Probe:
                 model.versions = _versions(wrapper)
 
     def looked_for_unfinished(self, model: Model) -> None:
-        """Record that DDP still waits for gradients of a model whose optimizer is about to step."""
+        """Record that DDP still waits for gradients of a model whose optimizer is about to step.
+
+        Not within a backward pass: DDP holds the lock meanwhile that it takes to look.
+        """
         wrapper = model.wrapper()
         if wrapper is None or model.wrapped is not None or not model.backwards:
             return
