@@ -19,6 +19,8 @@ class Comparison:
     Attributes:
         factor: the ranks' are so many times the others. rest: what is left of the difference after that, as a share.
         most: the parameters in which most of it is. rows: of each rank. drawn: random numbers were drawn in the step.
+        averaged: the gradients were the same on all ranks.
+        other_inputs: the one process's model was given rows of other values than the ranks' models.
         switched_off: what was switched off for the comparison. why_not: why nothing could be compared; else empty.
     """
 
@@ -27,6 +29,8 @@ class Comparison:
     most: tuple[str, ...] = ()
     rows: tuple[int, ...] = ()
     drawn: bool = False
+    averaged: bool = True
+    other_inputs: bool = False
     switched_off: tuple[str, ...] = ()
     why_not: str = ""
 
@@ -58,13 +62,15 @@ def unlike_one_process(found: Comparison) -> Diagnosis | None:
         "most": names_in_a_row(list(found.most)),
         "rows": " and ".join(map(str, found.rows)),
     }
-    if found.a_factor:
+    if not found.averaged:
+        name = "unlike_one_process.not_averaged"
+    elif found.a_factor:
         near = {"unlike_one_process.divided": 1 / ranks, "unlike_one_process.added": float(ranks)}
         name = next(
             (name for name, n in near.items() if abs(found.factor / n - 1) <= _ROUNDING),
             "unlike_one_process.scaled",
         )
-    elif found.drawn:
+    elif found.drawn or found.other_inputs:
         return None
     else:
         name = "unlike_one_process.rows" if len(set(found.rows)) > 1 else "unlike_one_process.other"
@@ -76,9 +82,16 @@ def compared_with_one(found: Comparison) -> list[str]:
     if found.why_not:
         return [f"not compared with one process: {found.why_not}"]
     told = []
-    if not found.a_factor and found.drawn:
+    if not found.averaged:
+        pass
+    elif not found.a_factor and found.drawn:
         told.append(
             "not compared with one process: the step draws random numbers, and one process draws others"
+        )
+    elif not found.a_factor and found.other_inputs:
+        told.append(
+            "not compared with one process: its model gets other values than the ranks' (noise from a generator of the "
+            "script's own, or something that is computed over a whole batch)"
         )
     elif found.alike:
         rows = sum(found.rows)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from realranks.watch.around import COMPARISON
 from realranks.watch.patches import replace
 from realranks.watch.probe import kinds_with_modes
-from realranks.watch.rows import number_of_rows
+from realranks.watch.rows import number_of_rows, sums_of_rows
 from realranks.watch.watching import watching
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ class _FirstStep:
         self.batches: list[list[object]] = []
         self.gradients: list[dict[str, Tensor]] = []
         self.rows = 0
+        self.sums: list[Tensor] = []
         self.switched_off: set[str] = set()
         self.state: Tensor | None = None
 
@@ -117,8 +118,9 @@ class _FirstStep:
         self.switched_off |= switch_off(module, contextlib.ExitStack())  # for good: the script ends
 
     def called(self, module: nn.Module, arguments: object, options: object) -> None:
-        """Count the rows that a model gets."""
+        """Count the rows that a model gets, and add up each."""
         self.rows += number_of_rows((arguments, options))
+        self.sums.append(sums_of_rows((arguments, options)))
 
     def given(self, iterator: object, batch: object) -> object:
         """Keep a batch; or return that of all ranks in its place."""
@@ -161,7 +163,11 @@ class _FirstStep:
             return
         self.take()
         drawn = self.state is not None and not torch.equal(self.state, torch.get_rng_state())
-        mine = {"rows": self.rows, "drawn": drawn, "batches": self.batches}
+        sums = torch.cat(self.sums or [torch.zeros(0)]).sort().values
+        mine = {"rows": self.rows, "drawn": drawn, "batches": self.batches, "sums": sums}
+        mine["lengths"] = torch.stack(
+            [g.norm() for each in self.gradients for g in each.values()] or [sums.sum()]
+        )
         if not self.ranks:
             rank = _rank()
             torch.save(
@@ -175,10 +181,18 @@ class _FirstStep:
         result |= {
             "rows": rows,
             "drawn": drawn or any(each["drawn"] for each in self.kept),
+            "averaged": all(_near(each["lengths"], self.kept[0]["lengths"]) for each in self.kept),
+            "other_inputs": not _near(sums, torch.cat([each["sums"] for each in self.kept]).sort().values),
             "switched_off": sorted(self.switched_off),
         }
         (self.folder / COMPARISON).write_text(json.dumps(result), encoding="utf-8")
         raise _Done
+
+
+def _near(one: Tensor, other: Tensor) -> bool:
+    import torch
+
+    return one.shape == other.shape and torch.allclose(one, other, rtol=1e-3, atol=1e-4, equal_nan=True)
 
 
 def _rank() -> int:

@@ -80,6 +80,20 @@ def number_of_rows(arguments: object) -> int:
     return max((len(each) for each in leaves if isinstance(each, torch.Tensor) and each.dim()), default=0)
 
 
+def sums_of_rows(arguments: object) -> Tensor:
+    """Add up the floating-point numbers of each row that a model is called with."""
+    import torch
+    from torch.utils import _pytree
+
+    size = number_of_rows(arguments)
+    parts = [
+        each.detach().to("cpu", torch.float64).reshape(size, -1).sum(1)
+        for each in _pytree.tree_leaves(arguments)
+        if isinstance(each, torch.Tensor) and each.dim() and len(each) == size and each.is_floating_point()
+    ]
+    return torch.stack(parts).sum(0) if parts and size else torch.zeros(0)
+
+
 def _bytes_of(part: Tensor) -> Iterator[bytes]:
     import torch
 

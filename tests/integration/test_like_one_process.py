@@ -31,8 +31,13 @@ micro = {"accumulates": 2, "for_the_ranks": 4 // ranks}.get(how, 1)
 for step, (x, y) in enumerate(loader, 1):
     if how == "own_rows":
         x, y = (part[:6] for part in data[6 * dist.get_rank() :])
+    if how == "own_noise":
+        own = torch.Generator().manual_seed(dist.get_rank())
+        x = x + torch.randn(x.shape, generator=own)
     if how == "noise":
         x = x + torch.randn_like(x)
+    if how == "no_sync":
+        model.require_backward_grad_sync = False  # as within no_sync()
     out = model(x)
     loss = nn.functional.mse_loss(out[:, :1], y, reduction="sum" if how == "sum" else "mean")
     if how == "masked":
@@ -84,6 +89,7 @@ def test_ranks_that_train_like_one_process(script, how, rows):
         ("multiplied", "3 times those"),
         ("rows", "the ranks had 8 and 4 and 8 rows"),
         ("masked", "the loss is no mean over rows"),
+        ("no_sync", "not the same on all ranks"),
     ],
 )
 def test_how_they_differ_is_named(script, how, words):
@@ -97,6 +103,7 @@ def test_how_they_differ_is_named(script, how, words):
     ("how", "why"),
     [
         ("noise", "the step draws random numbers"),
+        ("own_noise", "its model gets other values"),
         ("own_rows", "the rows that the model gets are not those that loaders give"),
         ("for_the_ranks", "one process asks for more batches before its first optimizer step"),
     ],

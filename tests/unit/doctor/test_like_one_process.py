@@ -25,6 +25,14 @@ from realranks.watch.first_step import gradients_of, join, switch_off
             Comparison(1.0, 0.2, ("bias",), (4, 4), drawn=True),
             "not compared with one process: the step draws",
         ),
+        (
+            Comparison(1.0, 0.2, ("bias",), (4, 4), other_inputs=True),
+            "not compared with one process: its model gets other values",
+        ),
+        (
+            Comparison(0.5, 0.0, ("bias",), (4, 4), averaged=False),
+            "The gradients are not the same on all ranks",
+        ),
         (Comparison(why_not="no"), "not compared with one process: no"),
     ],
 )
