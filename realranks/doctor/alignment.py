@@ -12,6 +12,7 @@ from difflib import SequenceMatcher
 from realranks.doctor.conditions import condition_of, under
 from realranks.doctor.counts import calls_of_line
 from realranks.doctor.hang_table import Hang
+from realranks.doctor.loops import condition_at, path_of
 from realranks.doctor.sentences import diagnosis
 from realranks.doctor.words import collective_text, lines_of, located, rank_list, steps
 from realranks.outcome.facts import NO_FACTS
@@ -34,6 +35,15 @@ def left_out(mine: Sequence[Collective], theirs: Sequence[Collective]) -> tuple[
     if exchanged or any(_key(record) in after for record in found):
         return ()  # in another order
     return tuple(found)
+
+
+def first_apart(
+    outcome: Outcome, group: str, last: int, ranks: tuple[int, ...], others: tuple[int, ...]
+) -> int:
+    """Return the first number at which two sides brought calls of different lines, even if these fit; else `last`."""
+    one, two = ({r.seq: r for r in _sequence(outcome, side[0], group, 0)} for side in (ranks, others))
+    both = sorted(number for number in one.keys() & two.keys() if number <= last)
+    return next((number for number in both if _key(one[number]) != _key(two[number])), last)
 
 
 def out_of_step(
@@ -136,7 +146,9 @@ def _said(
         for rank in outcome.ranks
         if (first := next(iter(_sequence(outcome, rank, group, record.seq)), None)) is not None
     }
-    words = {"what": record, "under": under(condition), "further": further, "came": came}
+    met = next(iter(_sequence(outcome, without[0], group, record.seq)), None)
+    shown = condition or (condition_at(path_of(met), path_of(record)) if met is not None else None)
+    words = {"what": record, "under": under(shown), "further": further, "came": came}
     return diagnosis(kind, None, odd, lines_of(lines, odd), having=having, without=without, **words)
 
 

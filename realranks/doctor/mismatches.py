@@ -18,9 +18,11 @@ from realranks.watch.majority import groups_of
 def out_of_step(hang: Hang) -> Diagnosis | None:
     """Detect that one side has left out what the other has issued: the collectives that meet are innocent."""
     one, other = hang.one, hang.other
-    if one.met.stage or other.met.stage:
+    met = one.met
+    first = alignment.first_apart(hang.outcome, met.group, met.seq, one.ranks, other.ranks)
+    if first == met.seq and (met.stage or other.met.stage):
         return None  # DDP's own: counted in passes elsewhere
-    return alignment.out_of_step(hang.outcome, one.met.group, one.met.seq, one.ranks, other.ranks)
+    return alignment.out_of_step(hang.outcome, met.group, first, one.ranks, other.ranks)
 
 
 def different_sizes(hang: Hang) -> Diagnosis | None:
