@@ -12,7 +12,7 @@ from difflib import SequenceMatcher
 from realranks.doctor.conditions import condition_of, under
 from realranks.doctor.counts import calls_of_line
 from realranks.doctor.hang_table import Hang
-from realranks.doctor.loops import condition_at, path_of
+from realranks.doctor.loops import called_from, condition_at, path_of
 from realranks.doctor.sentences import diagnosis
 from realranks.doctor.words import collective_text, lines_of, located, rank_list, steps
 from realranks.outcome.facts import NO_FACTS
@@ -147,8 +147,9 @@ def _said(
         if (first := next(iter(_sequence(outcome, rank, group, record.seq)), None)) is not None
     }
     met = next(iter(_sequence(outcome, without[0], group, record.seq)), None)
-    shown = condition or (condition_at(path_of(met), path_of(record)) if met is not None else None)
-    words = {"what": record, "under": under(shown), "further": further, "came": came}
+    here, there = path_of(record), path_of(met) if met is not None else ()
+    way = called_from(there, here) + under(condition or condition_at(there, here))
+    words = {"what": record, "under": way, "further": further, "came": came}
     return diagnosis(kind, None, odd, lines_of(lines, odd), having=having, without=without, **words)
 
 
@@ -157,5 +158,5 @@ def _sequence(outcome: Outcome, rank: int, group: str, first: int) -> list[Colle
 
 
 def _key(record: Collective) -> str:
-    place = " ".join(f"{frame.file}:{frame.line}" for frame in record.up_to_origin())
+    place = " ".join(f"{frame.file}:{frame.line}" for frame in record.frames)
     return f"{record.op} {record.sizes} {record.dtypes} {place}"
