@@ -32,8 +32,8 @@ class Guard(NamedTuple):
         return self.condition.startswith("if ")
 
 
-#: What every rank finds alike: "if not dist.is_initialized(): return".
-_ALIKE = ("world", "initialized", "available", "distributed")
+#: What every rank finds alike, as a rule: "if not dist.is_initialized(): return", "if value is None: return".
+_ALIKE = ("world", "initialized", "available", "distributed", " is None")
 
 
 def guards(file: str, line: int) -> tuple[Guard, ...]:

@@ -86,7 +86,8 @@ def _own_meets(outcome: Outcome, here: Side, there: Side) -> Diagnosis | None:
     if place is Loop.SAME and only_here:
         words = {"what": mine, "inside": here_in, "under": under(condition), "elsewhere": elsewhere}
         return diagnosis("rank_only_collective.never", outcome, ranks, ranks=ranks, **words)
-    if place in (Loop.LEFT, Loop.OUTER):
+    # Behind a loop that the others have begun anew: they have left out something there.
+    if place is Loop.LEFT or (place is Loop.OUTER and not _further(notes, others, ranks)):
         return _fewer_steps(outcome, here, there, here_in, there_in)
     return None
 
