@@ -10,7 +10,7 @@ from realranks.doctor.counts import calls_of_line, in_ddp_forward, pass_counts, 
 from realranks.doctor.hang_table import IN_A_PASS, Hang, Side, Situation
 from realranks.doctor.notes import notes_of
 from realranks.doctor.sentences import Words, diagnosis, text
-from realranks.doctor.stops import stopped_early
+from realranks.doctor.stops import evaluates, stopped_early
 from realranks.doctor.words import fewer, names_in_a_row, steps
 from realranks.outcome.facts import NO_FACTS
 from realranks.outcome.outcome import Collective, DDPStage, Diagnosis, Outcome
@@ -246,6 +246,9 @@ def _fewer_batches(outcome: Outcome, side: Side, rest: Side) -> Diagnosis | None
     here, there = (pass_counts(outcome)[each.ranks[0]] for each in (side, rest))
     if (there.batches or math.inf) >= (here.batches or 0) or there.forwards != there.backwards:
         return None
+    notes = notes_of(outcome)
+    if any(evaluates(notes[rank]) for rank in rest.ranks if rank in notes):
+        return None  # it is not through, and the others have left something out
     far = "batch", there.batches, here.batches
     return uneven(outcome, rest.ranks, side.ranks, far, str(side), "left the loop")
 

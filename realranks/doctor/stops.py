@@ -22,6 +22,11 @@ def stopped_early(notes: Notes, early: Collection[int], late: Collection[int]) -
     return ""
 
 
+def evaluates(probe: ProbeNotes) -> bool:
+    """Check for a rank within a pass over data with which it does not train."""
+    return any(each.under_way and each.evaluates and not each.trains for each in probe.loaders)
+
+
 def _broken_off(early: ProbeNotes, late: ProbeNotes) -> bool:
     """Check that the early rank's loaders had more, and that it has not left out a step of a loop that all leave."""
     loaders = [each for each in early.loaders if each.trains or not each.evaluates]
@@ -32,6 +37,8 @@ def _broken_off(early: ProbeNotes, late: ProbeNotes) -> bool:
 def _fewer_epochs(early: ProbeNotes, late: ProbeNotes) -> bool:
     """Check that both ranks have ended only epochs of one length, and that the late one has begun, or begins, more."""
     mine, theirs = _only(early), _only(late)
+    if evaluates(early):
+        return False
     if mine.has_more or mine.length <= 0 or mine.length != theirs.length:
         return False
     begins = not theirs.has_more and theirs.passes == mine.passes and _made_as_many(early, late)
