@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
-from realranks.doctor.conditions import condition_of, under
+from realranks.doctor.conditions import condition_of
 from realranks.doctor.counts import calls_of_line
 from realranks.doctor.hang_table import Hang
-from realranks.doctor.loops import called_from, condition_at, path_of
+from realranks.doctor.loops import called_from, path_of, under_or_in
 from realranks.doctor.sentences import diagnosis
 from realranks.doctor.words import collective_text, lines_of, located, rank_list, steps
 from realranks.outcome.facts import NO_FACTS
@@ -148,7 +148,7 @@ def _said(
     }
     met = next(iter(_sequence(outcome, without[0], group, record.seq)), None)
     here, there = path_of(record), path_of(met) if met is not None else ()
-    way = called_from(there, here) + under(condition or condition_at(there, here))
+    way = called_from(there, here) + under_or_in(there, here, condition)
     words = {"what": record, "under": way, "further": further, "came": came}
     return diagnosis(kind, None, odd, lines_of(lines, odd), having=having, without=without, **words)
 

@@ -6,13 +6,13 @@ they had come so far is a better witness than what most ranks do now.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from realranks.doctor.hang_table import Hang, Side
-from realranks.doctor.loops import Loop, path_of, seen_from
+from realranks.doctor.hang_table import IN_A_PASS, Hang, Side, Situation
+from realranks.doctor.loops import Loop, path_of, seen_from, under_or_in
 from realranks.doctor.sentences import diagnosis
 from realranks.doctor.words import steps
-from realranks.outcome.outcome import Collective, Diagnosis, Outcome
+from realranks.outcome.outcome import Collective, DDPStage, Diagnosis, Outcome
 from realranks.ranks.status import MAX_RECORDS
 
 Key = tuple[object, ...]
@@ -30,6 +30,44 @@ def against_the_habit(hang: Hang) -> Diagnosis | None:
     return next((each for each in found if each is not None), None)
 
 
+def a_step_ahead(hang: Hang) -> Diagnosis | None:
+    """Detect ranks that have left out a collective between two steps and are in a pass of DDP's already.
+
+    Before it, all ranks made as many backward passes; since then these came to it, but not as often as the others.
+    """
+    if hang.situation is Situation.CIRCLE:
+        outcome, waits = hang.outcome, [rank for rank, w in hang.blocked.items() if w.collective is not None]
+        met = {rank: outcome.recorded[rank][-1] for rank in waits if outcome.recorded.get(rank)}
+    else:
+        outcome, met = hang.when_they_met, {rank: side.met for side in hang.sides for rank in side.ranks}
+    own = {rank: record for rank, record in met.items() if not record.stage}
+    ahead = {rank: record for rank, record in met.items() if record.stage in IN_A_PASS}
+    if not own or not ahead or {*own, *ahead} != set(outcome.ranks):
+        return None
+    mine, theirs = own[min(own)], ahead[min(ahead)]
+    came = {rank: _since_passes(outcome.recorded.get(rank, ()), mine) for rank in met}
+    passes = max(came[min(own)], default=0)
+    here, there = ({came[rank].count(passes) for rank in each} for each in (own, ahead))
+    alike = len({record.frames for record in own.values()}) == len(here) == len(there) == 1
+    fewer, more = min(there), min(here)
+    if not alike or not 0 < fewer < more or any(len(outcome.recorded[rank]) >= MAX_RECORDS for rank in met):
+        return None
+    words = {"ranks": list(own), "others": list(ahead), "what": mine, "theirs": theirs}
+    way = under_or_in(path_of(theirs), path_of(mine))
+    numbers = {"fewer": steps(fewer, "time"), "more": steps(more, "time")}
+    return diagnosis("skipped_collective.behind", outcome, list(ahead), under=way, **words, **numbers)
+
+
+def _since_passes(records: Iterable[Collective], like: Collective) -> list[int]:
+    """Return for each call at this line, by this path, how many collectives of backward passes came before."""
+    passes, found = 0, []
+    for record in records:
+        passes += record.stage == DDPStage.GRADIENTS
+        if not record.stage and record.frames == like.frames:
+            found.append(passes)
+    return found
+
+
 def _against_the_habit(outcome: Outcome, own: Side, other: Side) -> Diagnosis | None:
     mine, theirs = own.met, other.met
     if mine.stage or _place(mine) is None or _place(mine) == _place(theirs):
@@ -45,13 +83,16 @@ def _against_the_habit(outcome: Outcome, own: Side, other: Side) -> Diagnosis | 
     if behind_a_loop and not _whole_round(before, mine, theirs):
         return None
     usual = _key(mine) if behind_a_loop else _usual(before, number)
-    words = {"ranks": own.ranks, "what": mine, "others": other.ranks, "theirs": theirs}
+    way = under_or_in(path_of(theirs), path_of(mine))
+    words = {"ranks": own.ranks, "what": mine, "under": way, "others": other.ranks, "theirs": theirs}
     if usual == _key(mine):
         came = f", after {steps(number, 'call')} of it" if number else ""
         return diagnosis("skipped_collective.usual", outcome, other.ranks, came=came, **words)
     if not number:
         return None
     unusual = usual == _key(theirs)
+    if not unusual and seen_from(path_of(mine), path_of(theirs)) is Loop.LEFT:
+        return None  # the other has left the loop: that says more
     kind = "extra_collective.in_a_row" if unusual else "different_collectives.in_a_row"
     numbers = {"times": number + 1, "often": steps(number, "time"), "calls": steps(number, "call")}
     return diagnosis(kind, outcome, own.ranks if unusual else (), **words, **numbers)

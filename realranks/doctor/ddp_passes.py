@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable
 from realranks.doctor.conditions import condition_of, stands, under
 from realranks.doctor.counts import calls_of_line, in_ddp_forward, pass_counts, steps_begun, without_backward
 from realranks.doctor.hang_table import IN_A_PASS, Hang, Side, Situation
+from realranks.doctor.loops import breaks_around, path_of, step_condition
 from realranks.doctor.notes import notes_of
 from realranks.doctor.sentences import Words, diagnosis, text
 from realranks.doctor.stops import evaluates, stopped_early
@@ -216,10 +217,12 @@ def backward_on_some_ranks(hang: Hang) -> Diagnosis | None:
     if found is not None:
         return found
     odd = rest.ranks if left_out else fewer(rest.ranks, side.ranks)
+    condition = step_condition(path_of(side.met)) if side.collective is not None else None
+    skips = under(condition)
     if left and not left_out:
-        return diagnosis("missing_backward.left", outcome, odd, waits=waits_for(hang))
+        return diagnosis("missing_backward.left", outcome, odd, waits=waits_for(hang), skips=skips)
     number = f"{left_out} backward passes" if left_out > 1 else "a backward pass"
-    words |= {"number": number, "first": side.waiting, "now": "" if left else rest.text}
+    words |= {"number": number, "skips": skips, "first": side.waiting, "now": "" if left else rest.text}
     return diagnosis("missing_backward.counted" if left else "missing_backward", outcome, odd, **words)
 
 
@@ -297,7 +300,13 @@ def batches_or_steps_apart(outcome: Outcome, early: Collection[int], late: int, 
 
 
 def steps_apart(outcome: Outcome, early: Collection[int], late: int, like: Collective) -> Far:
-    """Count the training steps the early ranks have made, and the one that a waiting rank has begun."""
+    """Count the training steps the early ranks have made, and the one that a waiting rank has begun.
+
+    Where nothing is trained, count the rounds in which they came to its line.
+    """
+    if not pass_counts(outcome)[late].backwards and not outcome.facts.get(late, NO_FACTS).models:
+        came = calls_of_line(outcome, like)
+        return "round", min(came.get(rank, 0) for rank in early), came.get(late, 0)
     here, there = steps_begun(outcome, late, like), [steps_begun(outcome, rank, like) for rank in early]
     known = [number for number in there if number is not None]
     if here is None or len(known) < len(there) or min(known) >= here:
@@ -324,6 +333,9 @@ def uneven(
     done = f"fewer {word}s" if made is None else steps(made, word)
     reached = waits_in if begun is None else f"{word} {begun} in {waits_in}"
     more = stopped_early(notes_of(outcome), early, late)
-    words = {"done": done, "reached": reached, "left": left, "now": now, "more": more}
-    name = "uneven_batches.stopped" if more else "uneven_batches"
-    return diagnosis(name, outcome, early, early=early, late=late, **words)
+    last = () if more or word == "batch" else outcome.recorded.get(min(late), ())[-1:]
+    breaks = tuple(condition for record in last for condition in breaks_around(path_of(record)))
+    ends = f" The loop ends with its data, or by `{'` or `'.join(breaks[:2])}`." if breaks else ""
+    words = {"done": done, "reached": reached, "left": left, "now": now, "more": more, "ends": ends}
+    variant = ".stopped" if more else ".rounds" if "`while " in left else ""
+    return diagnosis(f"uneven_batches{variant}", outcome, early, early=early, late=late, **words)

@@ -22,9 +22,11 @@ def behind_a_loop(hang: Hang) -> Diagnosis | None:
 
 def under_some_condition(hang: Hang) -> Diagnosis | None:
     """Detect that one side's line stands under a condition, not on the rank, which was false on the other side."""
+    if len(hang.sides) != 2:
+        return None
     found = {
         here.ranks: (here, rest, condition)
-        for here, rest in _pairs(hang)
+        for here, rest in hang.pairs
         if (condition := own_condition_at(path_of(rest.met), path_of(here.met))) and not condition.on_rank
     }
     if len(found) != 1:

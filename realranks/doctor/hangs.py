@@ -56,6 +56,7 @@ _RULES: tuple[tuple[Situation, Callable[[Hang], Diagnosis | None]], ...] = (
     (_MEET | _CIRCLE, model_order.models_in_another_order),
     (_MEET, mismatches.out_of_step),
     (_MEET, collective_history.against_the_habit),
+    (_MEET | _CIRCLE, collective_history.a_step_ahead),
     (_MEET, script_collectives.own_meets),
     (_MEET, mismatches.different_sizes),
     (_MEET | _LEFT, ddp_passes.backward_on_some_ranks),

@@ -8,7 +8,7 @@ import functools
 import linecache
 from collections.abc import Iterable, Sequence
 
-from realranks.doctor.conditions import Guard, conditions
+from realranks.doctor.conditions import Guard, conditions, under
 from realranks.outcome.outcome import Collective
 from realranks.outcome.places import Frame, Spot, is_learners, package_of
 from realranks.outcome.syntax import parsed
@@ -85,6 +85,76 @@ def _conditions_at(inside: Path, other: Path) -> tuple[list[Guard], list[Guard]]
     return own, of_library
 
 
+def step_condition(path: Path) -> str | None:
+    """Return the innermost `if` of the script's own that may leave a line out of a step, as written, or None.
+
+    It skips the rest of a step or calls no more than what it guards, and stands in the innermost loop around the line.
+    """
+    for frame in reversed([each for each in path if is_learners(each.file)]):
+        loops = _around(frame)
+        for guard in conditions(frame.file)[::-1]:
+            first, last = guard.lines
+            is_near = guard.leaves_early or (frame.line - 1 <= first == guard.first and last == guard.last)
+            if first <= frame.line <= last and is_near and not guard.of_loop:
+                return guard.condition if not loops or loops[-1][0] < first else None
+        if loops:
+            return None
+    return None
+
+
+def own_loops_at(inside: Path, other: Path) -> list[str]:
+    """List the script's own loops around `inside` that `other` is not in, as written, the innermost last."""
+    depth, found = _parting(inside, other), []
+    for place, frame in enumerate(inside[depth:]):
+        there = other[depth] if place == 0 and depth < len(other) else frame._replace(line=0)
+        loops = [node for node in ast.walk(_tree(frame.file)) if isinstance(node, ast.For | ast.While)]
+        around = (node for node in loops if _holds(node, frame) and not _holds(node, there))
+        found += [_head(node) for node in around if is_learners(frame.file)]
+    return found
+
+
+def under_or_in(inside: Path, other: Path, condition: str | None = None) -> str:
+    """Format what `other` hangs on and `inside` does not: ' (under `...`)', or the loop between them; '' if nothing."""
+    if found := condition or condition_at(inside, other):
+        return under(found)
+    around, left = own_loops_at(other, inside), own_loops_at(inside, other)
+    return f" (in `{around[-1]}`)" if around else f" (behind `{left[0]}`)" if left else ""
+
+
+def _head(loop: ast.For | ast.While) -> str:
+    if isinstance(loop, ast.While):
+        return f"while {ast.unparse(loop.test)}"
+    targets = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
+    return f"for {', '.join(map(ast.unparse, targets))} in {ast.unparse(loop.iter)}"
+
+
+def _holds(loop: ast.For | ast.While, frame: Spot) -> bool:
+    return loop.lineno < frame.line <= (loop.end_lineno or 0)
+
+
+def breaks_around(path: Path) -> tuple[str, ...]:
+    """List the conditions under which the script's own loops around a path end early, as `if ...: break`."""
+    return tuple(
+        f"if {ast.unparse(each.test)}: break"
+        for frame in path
+        if is_learners(frame.file)
+        for node in ast.walk(_tree(frame.file))
+        if isinstance(node, ast.For | ast.While) and _holds(node, frame)
+        for each in _ifs_of(node.body)
+        if any(isinstance(line, ast.Break) for line in each.body)
+    )
+
+
+def _ifs_of(body: Iterable[ast.stmt]) -> Iterable[ast.If]:
+    """List the `if`s in a loop's body, not those of the loops and functions in it."""
+    for node in body:
+        if isinstance(node, ast.If):
+            yield node
+        if not isinstance(node, ast.For | ast.While | ast.FunctionDef | ast.ClassDef):
+            blocks = (getattr(node, name, ()) for name in ("body", "orelse", "finalbody"))
+            yield from (each for block in blocks for each in _ifs_of(block))
+
+
 def goes_on_after_an_error(path: Path) -> bool:
     """Check for a learner's line inside a `try` that catches an error without raising it again."""
     return any(
@@ -101,7 +171,7 @@ def may_end_early(path: Path) -> bool:
         node
         for frame in path
         for node in ast.walk(_tree(frame.file))
-        if isinstance(node, ast.For | ast.While) and node.lineno < frame.line <= (node.end_lineno or 0)
+        if isinstance(node, ast.For | ast.While) and _holds(node, frame)
     ]
     ends = (isinstance(each, ast.Break | ast.Return) for node in around for each in ast.walk(node))
     return not around or any(isinstance(node, ast.While) for node in around) or any(ends)
@@ -113,12 +183,12 @@ def loop_over_tensors(path: Path) -> str | None:
         return None
     here = path[-1]
     for node in ast.walk(_tree(here.file)):
-        if isinstance(node, ast.For) and node.lineno < here.line <= (node.end_lineno or 0):
+        if isinstance(node, ast.For) and _holds(node, here):
             targets = {each.id for each in ast.walk(node.target) if isinstance(each, ast.Name)}
             used = (each for line in node.body for each in ast.walk(line) if isinstance(each, ast.Call))
             at_line = (each for each in used if each.lineno <= here.line <= (each.end_lineno or 0))
             if any(isinstance(n, ast.Name) and n.id in targets for call in at_line for n in ast.walk(call)):
-                return f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)}"
+                return _head(node)
     return None
 
 

@@ -14,7 +14,7 @@ from realranks.doctor.ddp_passes import (
     uneven,
 )
 from realranks.doctor.hang_table import IN_A_PASS, Hang, Side, Situation
-from realranks.doctor.loops import Loop, at_parting, condition_at, path_of, seen_from
+from realranks.doctor.loops import Loop, at_parting, condition_at, own_loops_at, path_of, seen_from
 from realranks.doctor.notes import Notes, notes_of
 from realranks.doctor.sentences import diagnosis, text
 from realranks.doctor.words import located
@@ -170,7 +170,9 @@ def _fewer_steps(outcome: Outcome, here: Side, there: Side, here_in: str, there_
     far = counted_by(outcome, ranks, min(others), theirs)
     waits_in = located(theirs) + there_in
     now = text(" and {ranks:is} in {mine}", ranks=ranks, mine=mine) + here_in if here_in else ""
-    return uneven(outcome, ranks, others, far, waits_in, "left the loop", now)
+    loops = own_loops_at(path_of(theirs), path_of(mine)) if far[0] == "round" else ()
+    left = f"left the loop `{loops[0]}`" if loops else "left the loop"
+    return uneven(outcome, ranks, others, far, waits_in, left, now)
 
 
 def _equally_whole(outcome: Outcome, one: int, other: int) -> bool:
