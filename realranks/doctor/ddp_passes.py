@@ -9,11 +9,12 @@ from realranks.doctor.conditions import condition_of, stands, under
 from realranks.doctor.counts import calls_of_line, in_ddp_forward, pass_counts, steps_begun, without_backward
 from realranks.doctor.hang_table import IN_A_PASS, Hang, Side, Situation
 from realranks.doctor.loops import breaks_around, path_of, step_condition
-from realranks.doctor.notes import notes_of
+from realranks.doctor.notes import Notes, notes_of
 from realranks.doctor.sentences import Words, diagnosis, text
-from realranks.doctor.stops import evaluates, stopped_early
-from realranks.doctor.words import fewer, names_in_a_row, steps
+from realranks.doctor.stops import evaluates, only_training_loader, stopped_early
+from realranks.doctor.words import fewer, names_in_a_row, rank_list, steps
 from realranks.outcome.facts import NO_FACTS
+from realranks.outcome.fold import fold
 from realranks.outcome.outcome import Collective, DDPStage, Diagnosis, Outcome
 from realranks.outcome.places import Frame, Spot, is_learners
 from realranks.ranks.status import MAX_RECORDS
@@ -333,9 +334,22 @@ def uneven(
     done = f"fewer {word}s" if made is None else steps(made, word)
     reached = waits_in if begun is None else f"{word} {begun} in {waits_in}"
     more = stopped_early(notes_of(outcome), early, late)
-    last = () if more or word == "batch" else outcome.recorded.get(min(late), ())[-1:]
+    rows = "" if more else _unequal_datasets(notes_of(outcome), early, late)
+    last = () if more or rows or word == "batch" else outcome.recorded.get(min(late), ())[-1:]
     breaks = tuple(condition for record in last for condition in breaks_around(path_of(record)))
-    ends = f" The loop ends with its data, or by `{'` or `'.join(breaks[:2])}`." if breaks else ""
+    ends = f" The loop ends with its data, or by `{'` or `'.join(breaks[:2])}`." if breaks else rows
     words = {"done": done, "reached": reached, "left": left, "now": now, "more": more, "ends": ends}
-    variant = ".stopped" if more else ".rounds" if "`while " in left else ""
+    variant = ".stopped" if more else ".datasets" if rows else ".rounds" if "`while " in left else ""
     return diagnosis(f"uneven_batches{variant}", outcome, early, early=early, late=late, **words)
+
+
+def _unequal_datasets(notes: Notes, early: Collection[int], late: Collection[int]) -> str:
+    """Say how many samples the datasets have that the ranks train on, if those of `early` are shorter; else ''."""
+    ranks = sorted({*early, *late} & notes.keys())
+    trained = {rank: only_training_loader(notes[rank]).samples for rank in ranks}
+    if len(trained) < len({*early, *late}) or min(trained.values()) <= 0:
+        return ""
+    if max(trained[rank] for rank in early) >= min(trained[rank] for rank in late):
+        return ""
+    rows = fold({rank: f"{samples} samples" for rank, samples in trained.items()})
+    return f" The datasets differ in length: {', '.join(f'{row.text} on {rank_list(row.ranks)}' for row in rows)}."

@@ -34,7 +34,8 @@ def with_beginnings(outcome: Outcome, found: Diagnosis | None) -> Diagnosis | No
     if found is None or found.kind not in _CONSEQUENCES:
         return found
     texts = [f"in epoch {epoch}" for epoch in _unlike(map(_first_epoch, notes.values()))]
-    optimizers = [_optimizer(made) for made in _unlike(map(_made_before, notes.values()))]
+    by_optimizer = zip(*(probe.made_before for probe in notes.values()), strict=False)
+    optimizers = [_optimizer(made) for made in next(filter(None, map(_unlike, by_optimizer)), [])]
     texts = [", ".join(each) for each in zip(*filter(None, (texts, optimizers)), strict=True)]
     if not texts:
         return found

@@ -18,7 +18,7 @@ def stopped_early(notes: Notes, early: Collection[int], late: Collection[int]) -
             "there were more batches in its loader" if len(early) == 1 else "there were more in their loaders"
         )
     if all(_fewer_epochs(one, other) for one, other in pairs):
-        return f"each epoch had {_only(pairs[0][0]).length} batches on every rank"
+        return f"each epoch had {only_training_loader(pairs[0][0]).length} batches on every rank"
     return ""
 
 
@@ -36,7 +36,7 @@ def _broken_off(early: ProbeNotes, late: ProbeNotes) -> bool:
 
 def _fewer_epochs(early: ProbeNotes, late: ProbeNotes) -> bool:
     """Check that both ranks have ended only epochs of one length, and that the late one has begun, or begins, more."""
-    mine, theirs = _only(early), _only(late)
+    mine, theirs = only_training_loader(early), only_training_loader(late)
     if evaluates(early):
         return False
     if mine.has_more or mine.length <= 0 or mine.length != theirs.length:
@@ -49,7 +49,7 @@ def _made_as_many(one: ProbeNotes, other: ProbeNotes) -> bool:
     return one.counts.forwards == other.counts.forwards
 
 
-def _only(probe: ProbeNotes) -> LoaderNotes:
+def only_training_loader(probe: ProbeNotes) -> LoaderNotes:
     """Return the rank's only training loader; an empty one if it has none, or several."""
     found = [each for each in probe.loaders if each.trains]
     return found[0] if len(found) == 1 else LoaderNotes(-1, "", False, -1)

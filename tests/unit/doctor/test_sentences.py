@@ -98,6 +98,7 @@ def test_a_variant_says_something_of_its_own(kind):
         "same_data.batches",
         "schedule_too_short.raised",
         "stuck_outside.child",
+        "uneven_batches.datasets",
         "uneven_batches.rounds",
         "waiting_in_a_circle.of_messages",
     }
