@@ -106,7 +106,7 @@ def own_loops_at(inside: Path, other: Path) -> list[str]:
     """List the script's own loops around `inside` that `other` is not in, as written, the innermost last."""
     depth, found = _parting(inside, other), []
     for place, frame in enumerate(inside[depth:]):
-        there = other[depth] if place == 0 and depth < len(other) else frame._replace(line=0)
+        there = other[depth] if place == 0 and depth < len(other) else Spot(frame.file, 0, frame.function)
         loops = [node for node in ast.walk(_tree(frame.file)) if isinstance(node, ast.For | ast.While)]
         around = (node for node in loops if _holds(node, frame) and not _holds(node, there))
         found += [_head(node) for node in around if is_learners(frame.file)]
