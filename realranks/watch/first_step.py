@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from realranks.watch.around import COMPARISON
+from realranks.watch.lines import learners_line
 from realranks.watch.patches import replace
 from realranks.watch.probe import kinds_with_modes
 from realranks.watch.rows import number_of_rows, sums_of_rows
@@ -27,6 +28,7 @@ from realranks.watch.watching import watching
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+    from torch.nn.parallel import DistributedDataParallel
 
 _MAX_NAMES = 3
 
@@ -70,6 +72,10 @@ class _FirstStep:
         self.loaders: list[object] = []
         self.batches: list[list[object]] = []
         self.gradients: list[dict[str, Tensor]] = []
+        #: Models whose last forward was under no_sync(): DDP does not average what its backward pass adds.
+        self.unaveraged: set[int] = set()
+        self.of_a_part = False  # the kept gradients were taken after such a pass
+        self.clips: list[dict[str, Any]] = []  # those after such a pass
         self.rows = 0
         self.sums: list[Tensor] = []
         self.switched_off: set[str] = set()
@@ -83,7 +89,7 @@ class _FirstStep:
         def construct(original: _Function) -> _Function:
             def construct(wrapper: DistributedDataParallel, *arguments: Any, **options: Any) -> None:
                 original(wrapper, *arguments, **options)
-                self.built(wrapper.module)
+                self.built(wrapper)
 
             return construct
 
@@ -96,31 +102,55 @@ class _FirstStep:
         def clip(original: _Function) -> _Function:
             def clip(*arguments: Any, **options: Any) -> Any:
                 self.take()
-                return original(*arguments, **options)
+                before = self.lengths()
+                total = original(*arguments, **options)
+                if self.unaveraged:
+                    changed = not torch.equal(before, self.lengths())
+                    self.clips.append({"where": learners_line(), "before": before, "changed": changed})
+                return total
 
             return clip
+
+        def backward(original: _Function) -> _Function:
+            def backward(*arguments: Any, **options: Any) -> None:
+                if self.of_a_part:
+                    self.gradients, self.of_a_part = [], False
+                original(*arguments, **options)
+
+            return backward
 
         replace(stack, DistributedDataParallel, "__init__", construct)
         replace(stack, _BaseDataLoaderIter, "__next__", following)
         replace(stack, torch.nn.utils, "clip_grad_norm_", clip)
+        replace(stack, torch.nn.utils, "clip_grad_value_", clip)
+        replace(stack, torch.autograd, "backward", backward)
 
-    def built(self, module: nn.Module) -> None:
+    def built(self, wrapper: DistributedDataParallel) -> None:
         """Keep a model's weights, or take the kept ones; switch off what depends on chance or on the batch."""
         import torch
 
-        file = self.folder / f"weights-{len(self.models)}.pt"
+        module, number = wrapper.module, len(self.models)
+        file = self.folder / f"weights-{number}.pt"
         self.models.append(module)
         if self.ranks:
             module.load_state_dict(torch.load(file))
         elif _rank() == 0:
             torch.save(module.state_dict(), file)
-        module.register_forward_pre_hook(self.called, with_kwargs=True)
+
+        def entering(module: nn.Module, arguments: object, options: object) -> None:
+            self.called((arguments, options))
+            if torch.is_grad_enabled():
+                (self.unaveraged.discard if wrapper.require_backward_grad_sync else self.unaveraged.add)(
+                    number
+                )
+
+        module.register_forward_pre_hook(entering, with_kwargs=True)
         self.switched_off |= switch_off(module, contextlib.ExitStack())  # for good: the script ends
 
-    def called(self, module: nn.Module, arguments: object, options: object) -> None:
+    def called(self, inputs: object) -> None:
         """Count the rows that a model gets, and add up each."""
-        self.rows += number_of_rows((arguments, options))
-        self.sums.append(sums_of_rows((arguments, options)))
+        self.rows += number_of_rows(inputs)
+        self.sums.append(sums_of_rows(inputs))
 
     def given(self, iterator: object, batch: object) -> object:
         """Keep a batch; or return that of all ranks in its place."""
@@ -153,7 +183,16 @@ class _FirstStep:
 
     def take(self) -> None:
         """Keep the gradients as backward has left them; later they may be clipped."""
-        self.gradients = self.gradients or [gradients_of(model) for model in self.models]
+        if not self.gradients:
+            self.gradients = [gradients_of(model) for model in self.models]
+            self.of_a_part = bool(self.unaveraged)
+
+    def lengths(self) -> Tensor:
+        """Return the length of each gradient."""
+        import torch
+
+        grads = [p.grad for model in self.models for p in model.parameters() if p.grad is not None]
+        return torch.stack([grad.detach().double().norm() for grad in grads] or [torch.zeros(())])
 
     def end(self) -> None:
         """Keep or compare what there is now, and end the script."""
@@ -164,7 +203,7 @@ class _FirstStep:
         self.take()
         drawn = self.state is not None and not torch.equal(self.state, torch.get_rng_state())
         sums = torch.cat(self.sums or [torch.zeros(0)]).sort().values
-        mine = {"rows": self.rows, "drawn": drawn, "batches": self.batches, "sums": sums}
+        mine = {"rows": self.rows, "drawn": drawn, "batches": self.batches, "sums": sums, "clips": self.clips}
         mine["lengths"] = torch.stack(
             [g.norm() for each in self.gradients for g in each.values()] or [sums.sum()]
         )
@@ -183,10 +222,20 @@ class _FirstStep:
             "drawn": drawn or any(each["drawn"] for each in self.kept),
             "averaged": all(_near(each["lengths"], self.kept[0]["lengths"]) for each in self.kept),
             "other_inputs": not _near(sums, torch.cat([each["sums"] for each in self.kept]).sort().values),
+            "clipped_at": _clipped_apart([each["clips"] for each in self.kept]),
             "switched_off": sorted(self.switched_off),
         }
         (self.folder / COMPARISON).write_text(json.dumps(result), encoding="utf-8")
         raise _Done
+
+
+def _clipped_apart(of_ranks: Sequence[list[dict[str, Any]]]) -> str:
+    """Return the line of a clip that has changed gradients which were not the same on all ranks; or ''."""
+    for clips in zip(*of_ranks, strict=False):
+        alike = all(_near(clip["before"], clips[0]["before"]) for clip in clips)
+        if not alike and any(clip["changed"] for clip in clips):
+            return str(clips[0]["where"])
+    return ""
 
 
 def _near(one: Tensor, other: Tensor) -> bool:

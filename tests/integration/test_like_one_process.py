@@ -24,10 +24,12 @@ generator = torch.Generator().manual_seed(1)
 data = TensorDataset(torch.randn(60, 8, generator=generator), torch.randn(60, 1, generator=generator))
 size = 4 if how == "rows" and dist.get_rank() == 1 else 8
 loader = DataLoader(data, batch_size=size, sampler=DistributedSampler(data))
+torch.manual_seed(0)
 net = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 4))
 model = DDP(net if how != "alone" else nn.Sequential(nn.Linear(8, 4)))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-micro = {"accumulates": 2, "for_the_ranks": 4 // ranks}.get(how, 1)
+apart = how in ("norm_logged", "clipped_apart", "averaged_by_hand")
+micro = 2 if apart else {"accumulates": 2, "for_the_ranks": 4 // ranks}.get(how, 1)
 for step, (x, y) in enumerate(loader, 1):
     if how == "own_rows":
         x, y = (part[:6] for part in data[6 * dist.get_rank() :])
@@ -38,6 +40,8 @@ for step, (x, y) in enumerate(loader, 1):
         x = x + torch.randn_like(x)
     if how == "no_sync":
         model.require_backward_grad_sync = False  # as within no_sync()
+    if apart:
+        model.require_backward_grad_sync = step % micro == 0 and how != "averaged_by_hand"
     out = model(x)
     loss = nn.functional.mse_loss(out[:, :1], y, reduction="sum" if how == "sum" else "mean")
     if how == "masked":
@@ -49,6 +53,15 @@ for step, (x, y) in enumerate(loader, 1):
         loss = loss * ranks
     (loss / micro).backward()
     if how == "clipped":
+        nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+    if how == "norm_logged":
+        nn.utils.clip_grad_norm_(model.parameters(), float("inf") if step % micro else 0.01)
+    if how == "clipped_apart":
+        nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+    if how == "averaged_by_hand" and step % micro == 0:
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad)
+            parameter.grad /= ranks
         nn.utils.clip_grad_norm_(model.parameters(), 0.01)
     if step % micro == 0:
         optimizer.step()
@@ -70,7 +83,15 @@ def compared(script, how, ranks=3):
 
 
 @pytest.mark.parametrize(
-    ("how", "rows"), [("right", 24), ("clipped", 24), ("accumulates", 48), ("alone", 24)]
+    ("how", "rows"),
+    [
+        ("right", 24),
+        ("clipped", 24),
+        ("accumulates", 48),
+        ("norm_logged", 48),
+        ("averaged_by_hand", 48),
+        ("alone", 24),
+    ],
 )
 def test_ranks_that_train_like_one_process(script, how, rows):
     found = compared(script, how)
@@ -90,6 +111,7 @@ def test_ranks_that_train_like_one_process(script, how, rows):
         ("rows", "the ranks had 8 and 4 and 8 rows"),
         ("masked", "the loss is no mean over rows"),
         ("no_sync", "not the same on all ranks"),
+        ("clipped_apart", "each rank clips its own gradients"),
     ],
 )
 def test_how_they_differ_is_named(script, how, words):
