@@ -21,6 +21,7 @@ class Comparison:
         most: the parameters in which most of it is. rows: of each rank. drawn: random numbers were drawn in the step.
         averaged: the gradients were the same on all ranks.
         other_inputs: the one process's model was given rows of other values than the ranks' models.
+        gathered_at: the line of a collective that passes one process's gradients on, and none of the ranks'.
         clipped_at: the line that clipped gradients before they were averaged; empty where none did.
         switched_off: what was switched off for the comparison. why_not: why nothing could be compared; else empty.
     """
@@ -32,6 +33,7 @@ class Comparison:
     drawn: bool = False
     averaged: bool = True
     other_inputs: bool = False
+    gathered_at: str = ""
     clipped_at: str = ""
     switched_off: tuple[str, ...] = ()
     why_not: str = ""
@@ -63,12 +65,14 @@ def unlike_one_process(found: Comparison) -> Diagnosis | None:
         "share": f"{found.rest:.0%}",
         "most": names_in_a_row(list(found.most)),
         "rows": " and ".join(map(str, found.rows)),
-        "where": found.clipped_at,
+        "where": found.clipped_at or found.gathered_at,
     }
     if not found.averaged:
         name = "unlike_one_process.not_averaged"
     elif found.clipped_at:
         name = "unlike_one_process.clipped"
+    elif found.gathered_at:
+        name = "unlike_one_process.gathered"
     elif found.a_factor:
         near = {"unlike_one_process.divided": 1 / ranks, "unlike_one_process.added": float(ranks)}
         name = next(

@@ -16,6 +16,8 @@ from realranks.doctor.like_one_process import Comparison
 from realranks.ranks.codec import decode
 from realranks.watch.digest import digest
 from realranks.watch.first_step import NotComparable, compared, gradients_of, join, plain, switch_off
+from realranks.watch.gathered import pass_gradients_on
+from realranks.watch.patches import replace
 from realranks.watch.rows import number_of_rows
 
 if TYPE_CHECKING:
@@ -95,7 +97,9 @@ def _beside_one(
                 "process: call dist.get_world_size() inside loss_of, or pass another number as a default argument"
             )
         joined = join(batch, [each["batch"] for each in everyones])
-        with _group_of_one():
+        passed_on: list[str] = []
+        with _group_of_one(), contextlib.ExitStack() as stack:
+            pass_gradients_on(stack, replace, passed_on.append)
             module = copy.deepcopy(ddp.module)
             own, own_rows, _ = _through(module, module, loss_of, joined)
         if own_rows != sum(rows) or not own_rows:
@@ -108,6 +112,7 @@ def _beside_one(
         )
     told = compared([gradients], [own])
     told |= {"rows": rows, "drawn": any(each["drawn"] for each in everyones), "switched_off": sorted(off)}
+    told["gathered_at"] = next(iter(passed_on), "")
     return decode(Comparison, told)
 
 

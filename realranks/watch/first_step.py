@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from realranks.watch.around import COMPARISON
+from realranks.watch.gathered import pass_gradients_on
 from realranks.watch.lines import learners_line
 from realranks.watch.patches import replace
 from realranks.watch.probe import kinds_with_modes
@@ -79,6 +80,7 @@ class _FirstStep:
         self.rows = 0
         self.sums: list[Tensor] = []
         self.switched_off: set[str] = set()
+        self.passed_on: list[str] = []  # lines of collectives through which ranks get no gradient
         self.state: Tensor | None = None
 
     def wrap(self, stack: contextlib.ExitStack) -> None:
@@ -124,6 +126,8 @@ class _FirstStep:
         replace(stack, torch.nn.utils, "clip_grad_norm_", clip)
         replace(stack, torch.nn.utils, "clip_grad_value_", clip)
         replace(stack, torch.autograd, "backward", backward)
+        if self.ranks:
+            pass_gradients_on(stack, replace, self.passed_on.append)
 
     def built(self, wrapper: DistributedDataParallel) -> None:
         """Keep a model's weights, or take the kept ones; switch off what depends on chance or on the batch."""
@@ -222,6 +226,7 @@ class _FirstStep:
             "drawn": drawn or any(each["drawn"] for each in self.kept),
             "averaged": all(_near(each["lengths"], self.kept[0]["lengths"]) for each in self.kept),
             "other_inputs": not _near(sums, torch.cat([each["sums"] for each in self.kept]).sort().values),
+            "gathered_at": next(iter(self.passed_on), ""),
             "clipped_at": _clipped_apart([each["clips"] for each in self.kept]),
             "switched_off": sorted(self.switched_off),
         }
@@ -364,15 +369,16 @@ def _item(batch: Any, key: object) -> object:
 
 
 def compared(several: Sequence[dict[str, Tensor]], one: Sequence[dict[str, Tensor]]) -> dict[str, object]:
-    """Compare gradients: the factor between them, and what is left of the difference after it, of their length."""
+    """Compare gradients: the factor between them, and what is left of the difference after it, of their length.
+
+    A parameter that has none on one side counts as zero there.
+    """
     import torch
 
-    pairs = [
-        (name, theirs[name], own[name])
-        for theirs, own in zip(several, one, strict=False)
-        for name in theirs
-        if name in own
-    ]
+    pairs = []
+    for theirs, own in zip(several, one, strict=False):
+        zeros = {name: torch.zeros_like(gradient) for name, gradient in {**theirs, **own}.items()}
+        pairs += [(name, {**zeros, **theirs}[name], {**zeros, **own}[name]) for name in zeros]
     a = torch.cat([theirs.flatten() for _, theirs, _ in pairs] or [torch.zeros(0)])
     b = torch.cat([own.flatten() for *_, own in pairs] or [torch.zeros(0)])
     if not (a.isfinite().all() and b.isfinite().all() and a.norm() and b.norm()):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from realranks.outcome.probe_notes import ProbeNotes
 from realranks.watch.guard import Replace
@@ -70,6 +70,48 @@ class Gathered:
         """Check whether the arguments of such a collective were computed from this parameter."""
         known = self._parameters.get(id(parameter))
         return known is not None and known() is parameter
+
+
+def pass_gradients_on(stack: ExitStack, replace: Replace, passed: Callable[[str], None]) -> None:
+    """Make the collectives of a group of one copy what they are given where autograd sees it.
+
+    So one process has the gradients that several would have if these collectives passed them on.
+
+    Args:
+        stack: until it is closed. replace: puts a wrapper in a function's place.
+        passed: called with the line of a collective that a gradient has come back through.
+    """
+    import torch
+    from torch.distributed import ProcessGroup
+    from torch.utils import _pytree
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def collective(
+            group: ProcessGroup, outputs: object, inputs: object, *rest: Any, **options: Any
+        ) -> Any:
+            work = original(group, outputs, inputs, *rest, **options)
+            if group.size() == 1 and torch.is_grad_enabled():
+                work.wait()
+                pairs = zip(_pytree.tree_leaves(outputs), _pytree.tree_leaves(inputs), strict=False)
+                for output, given in pairs:
+                    if given.requires_grad and output.numel() == given.numel():
+                        with suppress(RuntimeError):  # such as a view that was made under no_grad()
+                            output.copy_(given.reshape(output.shape))
+                            output.register_hook(_calling(passed, learners_line()))
+            return work
+
+        return collective
+
+    for name in _COLLECTIVES:
+        replace(stack, ProcessGroup, name, make)
+
+
+def _calling(passed: Callable[[str], None], line: str) -> Callable[[Tensor], None]:
+    def came_back(gradient: Tensor) -> None:
+        if gradient.any():
+            passed(line)
+
+    return came_back
 
 
 def _parameters_behind(tensors: Iterable[Tensor]) -> list[Tensor]:

@@ -71,6 +71,86 @@ dist.destroy_process_group()
 """
 
 
+#: Rows that are compared with those of all ranks.
+GATHERS = """
+import sys
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+how = sys.argv[1]
+dist.init_process_group("gloo")
+rank, ranks = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(60, 8))
+loader = DataLoader(data, batch_size=8, sampler=DistributedSampler(data))
+
+
+class Own(torch.autograd.Function):
+    @staticmethod
+    def forward(context, rows):
+        rows = rows.contiguous()
+        parts = [torch.zeros_like(rows) for _ in range(ranks)]
+        dist.all_gather(parts, rows)
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(context, gradient):
+        dist.all_reduce(gradient)
+        return gradient.chunk(ranks)[rank]
+
+
+def of_all(rows):
+    if how == "own_function":
+        return Own.apply(rows)
+    if how == "torch_function":
+        return torch.cat(dist.nn.functional.all_gather(rows))
+    parts = [torch.zeros_like(rows) for _ in range(ranks)]
+    work = dist.all_gather(parts, rows, async_op=how == "async")
+    if how == "async":
+        work.wait()
+    if how == "own_part":
+        parts[rank] = rows
+    return torch.cat(parts)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Linear(8, 4)
+        self.temperature = nn.Parameter(torch.zeros(()))
+
+    def forward(self, x):
+        return self.encoder(x), self.temperature.exp()
+
+
+model = DDP(Net(), find_unused_parameters=True)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for (x,) in loader:
+    rows, temperature = model(x)
+    everything = of_all(rows)
+    if how == "own_part":
+        temperature = temperature.detach()  # every rank has all of its gradient
+    scores = everything @ everything.T * temperature
+    if how == "own_part":
+        loss = ranks * nn.functional.cross_entropy(scores, torch.arange(len(scores)))
+    elif how == "nothing_comes_back":
+        loss = nn.functional.cross_entropy(scores, torch.arange(len(scores)))
+    elif how == "for_the_log":
+        loss = rows.square().mean()
+    else:
+        scores = rows @ everything.T * temperature
+        loss = nn.functional.cross_entropy(scores, torch.arange(len(x)) + rank * len(x))
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+dist.destroy_process_group()
+"""
+
+
 @pytest.fixture
 def script(tmp_path):
     file = tmp_path / "train.py"
@@ -119,6 +199,22 @@ def test_how_they_differ_is_named(script, how, words):
     assert found.outcome.diagnosis.kind == "unlike_one_process"
     assert words in found.outcome.diagnosis.summary
     assert not found.sound
+
+
+@pytest.mark.parametrize("how", ["own_function", "torch_function", "own_part", "for_the_log"])
+def test_rows_of_all_ranks_that_are_gathered_with_their_gradients(tmp_path, how):
+    (tmp_path / "gathers.py").write_text(GATHERS, encoding="utf-8")
+    found = compared(str(tmp_path / "gathers.py"), how, ranks=2)
+    assert found.outcome.diagnosis is None
+    assert found.checked == ("the gradients are those of one process with the 16 rows of all ranks",)
+
+
+@pytest.mark.parametrize("how", ["without_gradient", "async", "nothing_comes_back"])
+def test_a_gather_that_passes_no_gradient_on_is_named(tmp_path, how):
+    (tmp_path / "gathers.py").write_text(GATHERS, encoding="utf-8")
+    found = compared(str(tmp_path / "gathers.py"), how, ranks=2)
+    assert found.outcome.diagnosis.kind == "unlike_one_process"
+    assert "no gradient comes back through the collective at gathers.py" in found.outcome.diagnosis.summary
 
 
 @pytest.mark.parametrize(

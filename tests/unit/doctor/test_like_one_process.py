@@ -33,6 +33,14 @@ from realranks.watch.first_step import gradients_of, join, switch_off
             Comparison(0.5, 0.0, ("bias",), (4, 4), averaged=False),
             "The gradients are not the same on all ranks",
         ),
+        (
+            Comparison(1.0, 0.2, ("bias",), (4, 4), clipped_at="train.py, line 3"),
+            "at train.py, line 3 each rank clips its own gradients",
+        ),
+        (
+            Comparison(0.5, 0.0, ("bias",), (4, 4), gathered_at="train.py, line 3"),
+            "no gradient comes back through the collective at train.py, line 3",
+        ),
         (Comparison(why_not="no"), "not compared with one process: no"),
     ],
 )
