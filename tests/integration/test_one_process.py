@@ -101,6 +101,18 @@ def test_how_they_differ_and_what_cannot_be_compared_is_said(ranks, loss, rows, 
     assert words in said(ranks, f"like_one_process(plain, lambda m, b: {loss}, {rows})")
 
 
+def test_a_gather_that_passes_no_gradient_on_is_named(ranks):
+    against_all = """
+def against_all(m, b):
+    rows = m(b[0])
+    parts = [torch.zeros_like(rows) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, rows)
+    return (rows * torch.cat(parts).mean(0)).mean()
+"""
+    assert ranks(against_all).ok
+    assert "no gradient comes back" in said(ranks, "like_one_process(plain, against_all, (x, y))")
+
+
 def test_the_model_is_left_as_it_was(ranks):
     out = ranks(
         """
