@@ -36,6 +36,7 @@ _RULES: tuple[Callable[[Outcome, Notes], Diagnosis | None], ...] = (
     training.modes_differ,
     training.modes_of_parts_differ,
     training.clipped_scaled,
+    training.clipped_apart,
     drift.drifted_buffers,
     drift.drifted_copies,
     nothing_loaded,

@@ -91,6 +91,15 @@ def clipped_scaled(outcome: Outcome, notes: Notes) -> Diagnosis | None:
     return diagnosis("clipped_scaled", None, (), (), ranks=places, where=next(iter(places.values())))
 
 
+def clipped_apart(outcome: Outcome, notes: Notes) -> Diagnosis | None:
+    """Detect gradients of single ranks that are clipped before DDP averages them."""
+    places = {rank: probe.clipped_apart_at for rank, probe in notes.items() if probe.clipped_apart_at}
+    if not places:
+        return None
+    where = next(iter(places.values()))
+    return diagnosis("clipped_before_averaging", None, (), (), ranks=places, where=where)
+
+
 def too_many_threads(outcome: Outcome, notes: Notes) -> Diagnosis | None:
     """Detect ranks of one machine that compute with several times as many threads as it has cores."""
     threads = {rank: probe.threads for rank, probe in notes.items() if probe.threads > 1}

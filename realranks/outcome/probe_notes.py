@@ -454,6 +454,7 @@ class ProbeNotes:
         metrics: that are added up over all ranks.
         nothing_loaded: state dicts that fit no name of the model.
         clipped_scaled_at: the line at which gradients were clipped with a GradScaler's scale in them.
+        clipped_apart_at: the line at which they were clipped under no_sync(), before a pass that adds to them.
         groups: the members of groups that are gone, by name.
     """
 
@@ -486,3 +487,4 @@ class ProbeNotes:
     metrics: list[ReducedMetric] = field(default_factory=list)
     nothing_loaded: list[NothingLoaded] = field(default_factory=list)
     clipped_scaled_at: str = ""
+    clipped_apart_at: str = ""

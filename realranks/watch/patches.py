@@ -112,7 +112,7 @@ def patch(probe: Probe, stack: contextlib.ExitStack) -> None:
     replace(stack, torch.jit, "script", script)
     for handle in (register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)):
         stack.callback(handle.remove)
-    exchanges, files, scaling = Exchanges(probe.notes), Files(probe.notes), Scaling(probe.notes)
+    exchanges, files, scaling = Exchanges(probe.notes), Files(probe.notes), Scaling(probe.notes, probe.models)
     metrics = Metrics(probe.notes, probe.loaders)
     schedules, state_dicts = Schedules(probe.notes, probe.optimizers), StateDicts(probe.notes)
     exchanges.wrap(stack, replace, guarded(exchanges, probe.unseen, "messages"))

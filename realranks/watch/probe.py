@@ -81,12 +81,24 @@ class Model(ModelNotes):
     prepared: bool = False  # DDP's reducer, since the last call: it reduces what a backward pass adds
     inside: bool = False
     no_sync: bool = False
+    #: The line that has clipped what a pass under no_sync() has left, and the gradients then.
+    clipped: tuple[str, Gradients] | None = None
     #: What the last backward pass has left, where that was noted.
     reduced: dict[str, Digest] = field(default_factory=dict)
 
     def note(self, event: str) -> None:
         """Remember the learner's line at which this happened last."""
         self.events[event] = learners_line()
+
+    def managed(self) -> list[Parameter]:
+        """Return the parameters that DDP manages."""
+        wrapper = self.wrapper()
+        return list(managed(wrapper)) if wrapper is not None else []
+
+    def gradients(self) -> Gradients:
+        """Return which gradients the parameters that DDP manages have."""
+        grads = [p.grad for p in self.managed()]
+        return [None if grad is None else (id(grad), grad._version) for grad in grads]
 
     def note_change(self, step: int) -> None:
         """Remember that other code than an optimizer's has changed its weights before this step."""
@@ -321,12 +333,15 @@ class Probe:
             wrapper = model.wrapper()
             if wrapper is not None and model.has_modes and self.plan.due(self.steps):
                 model.modes[self.steps] = _in_evaluation(wrapper.module)
-            model.reduced = {}
+            # This pass adds to what was clipped, unless that has been replaced since.
+            if model.clipped is not None and model.clipped[1] == model.gradients():
+                self.notes.clipped_apart_at = model.clipped[0]
+            model.clipped, model.reduced = None, {}
             model.note("backward")
         called = [model for model in self.models if model.forwards]
         # One model that waits for the only backward pass is what most scripts have: nothing to tell apart.
         apart = called if len(called) > 1 or not pending else []
-        self.under_way = Pass(pending, {model.number: _gradients(model) for model in apart})
+        self.under_way = Pass(pending, {model.number: model.gradients() for model in apart})
         return self.under_way
 
     def reduced(self, backward_pass: Pass | None) -> None:
@@ -352,7 +367,7 @@ class Probe:
         bare = False
         for model in self.models:
             before = backward_pass.before.get(model.number)
-            reached = before is None or _gradients(model) != before
+            reached = before is None or model.gradients() != before
             if model in backward_pass.pending:
                 if reached:
                     model.since = 0
@@ -534,12 +549,6 @@ def _in_evaluation(module: nn.Module) -> tuple[str, ...]:
 def _versions(wrapper: DistributedDataParallel) -> tuple[int, ...]:
     """Return how often each parameter of the model has been changed in place."""
     return tuple(parameter._version for parameter in wrapper._module_parameters)
-
-
-def _gradients(model: Model) -> Gradients:
-    wrapper = model.wrapper()
-    grads = [p.grad for p in managed(wrapper)] if wrapper is not None else []
-    return [None if grad is None else (id(grad), grad._version) for grad in grads]
 
 
 def _tensors_found(wrapper: DistributedDataParallel, output: object) -> bool:

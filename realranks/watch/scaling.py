@@ -1,9 +1,13 @@
-"""Gradients that are clipped while a GradScaler's scale is still in them. Used inside a rank, within `watching`."""
+"""Gradients that are clipped too early: with a GradScaler's scale still in them, or before DDP has averaged them.
+
+Used inside a rank, within `watching`.
+"""
 
 from __future__ import annotations
 
+import math
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -12,17 +16,25 @@ from realranks.watch.guard import Replace
 from realranks.watch.lines import learners_line
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from torch.amp import GradScaler
     from torch.optim import Optimizer
+
+    from realranks.watch.probe import Model
+
+
+#: Norms that are compared with their limit: on a GPU, each comparison waits for it.
+_MAX_NORMS = 20
 
 
 class Scaling:
     """The clippings of one rank."""
 
-    def __init__(self, notes: ProbeNotes) -> None:
+    def __init__(self, notes: ProbeNotes, models: Sequence[Model]) -> None:
         from torch.utils.weak import WeakIdKeyDictionary
 
-        self._notes = notes
+        self._notes, self._models = notes, models
+        self._norms = 0
         self._clipped = WeakIdKeyDictionary()  # the line, by parameter
         self._unscaled: weakref.WeakSet[Optimizer] = weakref.WeakSet()
 
@@ -34,7 +46,9 @@ class Scaling:
             def clip_grad(parameters: Any, *arguments: Any, **options: Any) -> Any:
                 listed = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
                 noting.clipped(listed)
-                return original(listed, *arguments, **options)
+                norm = original(listed, *arguments, **options)
+                noting.clipped_to(listed, norm, *arguments, **options)
+                return norm
 
             return clip_grad
 
@@ -63,6 +77,24 @@ class Scaling:
     def clipped(self, parameters: list[object]) -> None:
         """Record parameters of which the gradients are about to be clipped."""
         self._clipped.update(dict.fromkeys(parameters, learners_line()))
+
+    def clipped_to(
+        self,
+        parameters: list[object],
+        norm: Tensor | None,
+        max_norm: float = math.inf,
+        *_: object,
+        **__: object,
+    ) -> None:
+        """Record gradients that were made shorter after a pass under no_sync(), which DDP does not average."""
+        given = set(map(id, parameters))
+        apart = [model for model in self._models if model.no_sync and given & set(map(id, model.managed()))]
+        if norm is None or not apart or self._norms >= _MAX_NORMS:
+            return
+        self._norms += 1
+        if norm > max_norm:
+            for model in apart:
+                model.clipped = learners_line(), model.gradients()
 
     def unscaled(self, optimizer: Optimizer) -> None:
         """Record that a scaler takes its scale out of an optimizer's gradients."""
