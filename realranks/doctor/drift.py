@@ -149,13 +149,15 @@ def drifted_copies(outcome: Outcome, notes: Notes) -> Diagnosis | None:
     for model in shared_models(notes):
         own = {rank: probe.models[0] for rank, probe in model.noted(notes).items() if probe.models}
         alone = len(own) == len(model.numbers) and all(len(each.copies) == 1 for each in own.values())
-        if not alone or len({each.copies[0] for each in own.values()}) == 1:
+        moments = {each.copies_at for each in own.values()}
+        if not alone or len(moments) > 1 or len({each.copies[0] for each in own.values()}) == 1:
             continue
         kept = [rank for rank, each in own.items() if each.copies == each.first_copies]
         began_alike = len({tuple(each.first_copies) for each in own.values()}) == 1
         changed = [rank for rank in own if rank not in kept]
         name = "copies_differ.updated" if kept and began_alike else "copies_differ"
-        words = {"of": _of(model), "ranks": model.numbers, "kept": kept, "changed": changed}
+        when = "in an evaluation" if all(moments) else "at the end"
+        words = {"of": _of(model), "ranks": model.numbers, "kept": kept, "changed": changed, "when": when}
         return diagnosis(name, None, changed if name != "copies_differ" else (), (), **words)
     return None
 

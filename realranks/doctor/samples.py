@@ -6,15 +6,15 @@ Rows of different ranks are known as the same by a checksum (`watch.rows`). Wher
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping
-from itertools import combinations
+from itertools import chain, combinations
 
 from realranks.doctor.notes import Notes
 from realranks.doctor.sentences import diagnosis
 from realranks.doctor.words import lines_of, names_in_a_row
 from realranks.outcome.outcome import Diagnosis, Outcome
-from realranks.outcome.probe_notes import MAX_LOADERS, LoaderNotes, Row
+from realranks.outcome.probe_notes import MAX_INDICES, MAX_LOADERS, LoaderNotes, Row
 
 #: Rows in which ranks have to differ: fewer may be there twice by chance.
 _FEWEST = 16
@@ -166,6 +166,44 @@ def not_split(outcome: Outcome, notes: Notes) -> Diagnosis | None:
     if any(len(each.indices) not in (0, len(each.rows)) for each in first):
         return None
     return diagnosis("not_split", None, (), (), rows=len(rows[0]), number=len(notes))
+
+
+def overlapping_parts(outcome: Outcome, notes: Notes) -> Diagnosis | None:
+    """Detect ranks that together draw as many rows as one dataset has, but several ranks the same ones."""
+    loaders = _training(notes)
+    # `data.overlapping_shards` knows more of a DistributedSampler.
+    if not loaders or any(_by_chance(each) or deals_to(each, len(notes)) for each in loaders.values()):
+        return None
+    first = [loader.epochs[0] for loader in loaders.values()]
+    drawn = [each.indices for each in first]
+    samples = {loader.samples for loader in loaders.values()}
+    if len(samples) != 1 or any(not (each.ended or each.counted) or not each.indices for each in first):
+        return None
+    (number,) = samples
+    if any(len(each) >= MAX_INDICES or len({*each}) < len(each) for each in drawn):
+        return None
+    # Whole batches are left out, or rows are repeated, so that all ranks have the same number of batches.
+    padding = len(first) * max(-(-len(each.indices) // each.batches) for each in first)
+    counts = Counter(chain(*drawn))
+    if abs(counts.total() - number) > padding or counts.total() - len(counts) <= max(padding, _FEWEST):
+        return None
+    contents = [{row.number: row.crc for row in each.rows} for each in first]
+    equal = [
+        one[row] == other[row]
+        for one, other in combinations(contents, 2)
+        for row in one.keys() & other.keys()
+    ]
+    if sum(equal) < _FEWEST or not all(equal):
+        return None  # each rank has a dataset of its own, or each draw of a row is another one
+    several = sum(count > 1 for count in counts.values())
+    words = {"samples": number, "several": several, "left": number - len(counts)}
+    return diagnosis("overlapping_shards.drawn", None, (), (), **words)
+
+
+def _by_chance(loader: LoaderNotes) -> bool:
+    """Check that torch's own sampler draws a number of rows that the script gives it, on purpose by chance."""
+    given = loader.sampler == "RandomSampler" and loader.dealt < loader.samples
+    return given or loader.sampler == "WeightedRandomSampler"
 
 
 def each_draws_all(outcome: Outcome, notes: Notes) -> Diagnosis | None:

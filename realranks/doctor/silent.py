@@ -55,6 +55,7 @@ _RULES: tuple[Callable[[Outcome, Notes], Diagnosis | None], ...] = (
     samples.unlike_datasets,
     samples.not_split,
     samples.each_draws_all,
+    samples.overlapping_parts,
     mean_of_means,
     schedule_fault,
     same_random_numbers,

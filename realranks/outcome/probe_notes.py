@@ -113,8 +113,10 @@ class ModelNotes:
         has_modes: it has dropout or batch normalisation, which differ between the modes.
         modes: by step that is compared, those of its parts that were in evaluation mode in a backward pass.
         inputs: checksums of what it was called with first.
-        copies: checksums of other modules with parameters of the same shapes, at the end; first_copies: before the
-            first step.
+        copies: checksums of other modules with parameters of the same shapes, at the end, or, where they are gone by
+            then, when an evaluation of something else than DDP models had ended.
+        copies_at: the step and the loader of that evaluation; empty at the end.
+        first_copies: the same checksums before the first step.
         events: the learner's line at which something happened last, by what it was.
     """
 
@@ -146,6 +148,7 @@ class ModelNotes:
     inputs: list[int] = field(default_factory=list)
     events: dict[str, str] = field(default_factory=dict)
     copies: list[int] = field(default_factory=list)
+    copies_at: tuple[int, ...] = ()
     first_copies: list[int] = field(default_factory=list)
 
 

@@ -58,8 +58,9 @@ class Epoch(EpochNotes):
 class Loaders:
     """The loaders of this rank."""
 
-    def __init__(self, notes: ProbeNotes) -> None:
-        self._notes = notes
+    def __init__(self, notes: ProbeNotes, passed_by: Callable[[int], object] = lambda loader: None) -> None:
+        """`passed_by` is called after a pass over a loader in which no DDP model was called, with its number."""
+        self._notes, self._passed_by = notes, passed_by
         self._kept: list[DataLoader[object]] = []  # in the order of the notes
         #: Of the loader whose iterator is being made, or was made last: workers are forked meanwhile.
         self.number = 0
@@ -170,6 +171,8 @@ class Loaders:
             epoch.ended = True
             self._loaders[iterator].under_way = False
             self._all_given(iterator, epoch)
+            if not (epoch.trains or epoch.evaluates):
+                self._passed_by(self._loaders[iterator].number)
 
     def _all_given(self, iterator: _BaseDataLoaderIter, epoch: Epoch) -> None:
         loader = self._loaders[iterator]

@@ -23,7 +23,7 @@ from realranks.outcome.probe_notes import (
 )
 from realranks.ranks.inside import groups
 from realranks.ranks.inside.wrapped import managed, remember, wrapped_model
-from realranks.watch.copies import copies_of
+from realranks.watch.copies import checksum, copies_of, is_copy
 from realranks.watch.dynamo import passed_over
 from realranks.watch.gathered import Gathered
 from realranks.watch.graphs import Graphs
@@ -61,6 +61,8 @@ _MAX_NAMES = 400
 _MAX_CALLS = 100
 #: Failures whose model is reported, the first.
 _MAX_FAILED_MODELS = 3
+#: Steps between two evaluations after which copies of the weights are looked at, at least.
+_BETWEEN_EVALUATIONS = 8
 
 
 @dataclass(kw_only=True)
@@ -83,6 +85,8 @@ class Model(ModelNotes):
     no_sync: bool = False
     #: The line that has clipped what a pass under no_sync() has left, and the gradients then.
     clipped: tuple[str, Gradients] | None = None
+    #: The copies that were there before the first step.
+    known_copies: list[weakref.ref[nn.Module]] = field(default_factory=list)
     #: What the last backward pass has left, where that was noted.
     reduced: dict[str, Digest] = field(default_factory=dict)
 
@@ -151,7 +155,8 @@ class Probe:
     def __post_init__(self) -> None:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0
         self.notes = ProbeNotes(Counts(), unseen=self.unseen, cores=cores)
-        self.loaders, self.gathered = Loaders(self.notes), Gathered(self.notes)
+        copies = guarded(self, self.unseen, "copies of the weights")
+        self.loaders, self.gathered = Loaders(self.notes, copies.looked_at_copies), Gathered(self.notes)
         self.workers = WorkerDraws(self.notes, self.loaders)
         self.draws, self.graphs = RandomDraws(self.notes), Graphs(self.notes)
         self.clock = WaitingClock(self.unseen, self.notes.counts)
@@ -495,7 +500,23 @@ class Probe:
         trained = self.trained_parameters()
         for model in self.models:
             if (wrapper := model.wrapper()) is not None:
-                model.first_copies = copies_of(wrapper, trained)
+                copies = copies_of(wrapper, trained)
+                model.first_copies = list(map(checksum, copies))
+                model.known_copies = list(map(weakref.ref, copies))
+
+    def looked_at_copies(self, loader: int) -> None:
+        """Record the copies that are known after a pass over this loader in which no DDP model was called.
+
+        A copy may be gone at the end, and ranks that evaluate one have brought it to what it is to be.
+        """
+        for model in self.models:
+            if model.copies_at and self.steps < model.copies_at[0] + _BETWEEN_EVALUATIONS:
+                continue
+            copies = [copy for known in model.known_copies if (copy := known()) is not None]
+            if copies:
+                trained = self.trained_parameters()
+                model.copies = [checksum(copy) for copy in copies if is_copy(copy, trained)]
+                model.copies_at = self.steps, loader
 
     def trained_parameters(self) -> set[int]:
         """Return the ids of the parameters of DDP models, and of those that an optimizer steps."""
@@ -514,7 +535,8 @@ class Probe:
             if wrapper is not None and (model.forwards or not model.found):
                 self.looked_for_changes(model, wrapper, -1)
                 self.notes.weights.append(weight_check(wrapper, model.number, -1, model.frozen, self.unseen))
-                model.copies = copies_of(wrapper, trained)
+                if copies := copies_of(wrapper, trained):
+                    model.copies, model.copies_at = list(map(checksum, copies)), ()
         wrappers = [model.wrapper() for model in self.models]
         for each in self.optimizers.found:
             optimizer = each.optimizer()

@@ -29,6 +29,7 @@ HOOKS = {
         "step",
         "stepped",
         "failed",
+        "looked_at_copies",
         "leaving",
         "finish",
         "to_record",

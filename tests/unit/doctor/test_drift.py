@@ -384,6 +384,16 @@ def test_a_sampler_that_is_told_the_same_rank_everywhere_is_named():
     assert "was created with rank=0, num_replicas=2" in found.summary
 
 
+def test_copies_are_compared_only_where_they_were_looked_at_in_the_same_moment():
+    def copied(crc, *at):
+        return notes(models=[{**models(0)[0], "copies": [crc], "copies_at": list(at), "first_copies": [1]}])
+
+    assert said(copied(2), copied(1)) == ("copies_differ", (0,))
+    assert said(copied(2, 16, 1), copied(1, 16, 1)) == ("copies_differ", (0,))
+    assert said(copied(2), copied(1, 16, 1)) is None
+    assert said(copied(2, 16, 1), copied(1, 16, 0)) is None
+
+
 def ended_by(kind, *caught):
     """What is said of two ranks of which the first has caught errors and ended with one."""
     told = notes(failures=[failure("no", each) for each in caught])

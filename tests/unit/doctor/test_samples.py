@@ -127,6 +127,21 @@ def test_draws_with_repeats_are_a_fault_only_where_each_rank_draws_as_many_as_th
     assert said(drew(one, samples=-1), drew(other, samples=-1)) == "nothing", "nobody says how many there are"
 
 
+def test_parts_that_overlap_are_a_fault_only_where_they_add_up_to_one_dataset():
+    def drew(numbers, base=0, **told):
+        rows = [(n, base + n, None) for n in numbers]
+        return [loader(epoch(rows, numbers), **{"sampler": "Share", "samples": 80, "dealt": 40} | told)]
+
+    one, other = range(40), range(10, 50)
+    assert said(drew(one), drew(other)) == "overlapping_shards"
+    assert said(drew(one), drew(range(36, 76))) == "nothing", "as many as fill up a batch"
+    assert said(drew(one), drew(other, base=900)) == "nothing", "rows of its own"
+    assert said(drew(one, samples=160), drew(other, samples=160)) == "nothing", "not all of it"
+    assert said(drew([*one, 0]), drew(other)) == "nothing", "with repeats"
+    assert said(drew(one, sampler="RandomSampler"), drew(other, sampler="RandomSampler")) == "nothing"
+    assert said(drew(range(80)), drew(range(80)[::-1])) == "not_split"
+
+
 def test_a_share_of_a_share_is_told_from_samples_that_are_left_out():
     def drew(rank, number, batching="ShareOfBatches"):
         return [dealt(rank, epoch([], range(number)), batching=batching)]
