@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from realranks.doctor.alignment import first_apart
 from realranks.doctor.counts import calls_of_line
 from realranks.doctor.ddp_passes import steps_apart, uneven
 from realranks.doctor.hang_table import Hang, to_a_rank
@@ -10,7 +11,7 @@ from realranks.doctor.sentences import diagnosis, text
 from realranks.doctor.stops import stopped_early
 from realranks.doctor.words import standing, steps
 from realranks.outcome.facts import NO_FACTS
-from realranks.outcome.outcome import EXIT_UNKNOWN, Diagnosis, exit_text
+from realranks.outcome.outcome import EXIT_UNKNOWN, Collective, Diagnosis, exit_text
 from realranks.outcome.probe_notes import MAX_LOADERS
 
 #: More who wait for whom than these are not read any more.
@@ -61,7 +62,22 @@ def rank_left(hang: Hang) -> Diagnosis:
     if tuple(idle) != gone:
         ways.append(f"{{gone:has}} left the {outcome.what} without joining")
     how = text(" or ".join(ways), gone=gone) + _times(hang)
-    return diagnosis("rank_left", outcome, gone, ranks=hang.one.ranks, first=hang.first, gone=gone, how=how)
+    words = {"ranks": hang.one.ranks, "first": hang.first, "gone": gone, "how": how}
+    met = _unlike_calls(hang) if not idle else ()
+    if met:
+        return diagnosis("rank_left.parted", outcome, gone, mine=met[0], theirs=met[1], **words)
+    return diagnosis("rank_left", outcome, gone, **words)
+
+
+def _unlike_calls(hang: Hang) -> tuple[Collective, ...]:
+    """Return the first calls of the script's own, on the ranks that wait and on the others, that fit by chance."""
+    if hang.one.collective is None:
+        return ()
+    sides, (group, last) = (hang.one.ranks, hang.other.ranks), (hang.one.met.group, hang.one.met.seq)
+    first = first_apart(hang.outcome, group, last, *sides)
+    records = (hang.outcome.recorded.get(each[0], ()) for each in sides)
+    met = tuple(r for each in records for r in each if (r.group, r.seq) == (group, first))
+    return met if first < last and not any(record.stage for record in met) else ()
 
 
 def _times(hang: Hang) -> str:

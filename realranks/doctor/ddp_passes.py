@@ -303,16 +303,27 @@ def batches_or_steps_apart(outcome: Outcome, early: Collection[int], late: int, 
 def steps_apart(outcome: Outcome, early: Collection[int], late: int, like: Collective) -> Far:
     """Count the training steps the early ranks have made, and the one that a waiting rank has begun.
 
-    Where nothing is trained, count the rounds in which they came to its line.
+    Where no DDP model is trained between two calls of its line, count these since the last backward pass, as rounds;
+    or an optimizer's steps, if ranks average by themselves.
     """
-    if not pass_counts(outcome)[late].backwards and not outcome.facts.get(late, NO_FACTS).models:
-        came = calls_of_line(outcome, like)
-        return "round", min(came.get(rank, 0) for rank in early), came.get(late, 0)
+    counts = pass_counts(outcome)
+    came, theirs = _since_last_pass(outcome, late, like), [_since_last_pass(outcome, r, like) for r in early]
+    if came > max(1, *theirs) or (came and not counts[late].backwards):
+        if (made := counts[late].steps) and not counts[late].backwards:
+            return "training step", min(counts[rank].steps or 0 for rank in early), made + 1
+        is_full = len(outcome.recorded[late]) >= MAX_RECORDS
+        return ("round", None, None) if is_full else ("round", min(theirs), came)
     here, there = steps_begun(outcome, late, like), [steps_begun(outcome, rank, like) for rank in early]
     known = [number for number in there if number is not None]
     if here is None or len(known) < len(there) or min(known) >= here:
         return "training step", None, None
     return "training step", min(known), here
+
+
+def _since_last_pass(outcome: Outcome, rank: int, like: Collective) -> int:
+    records = outcome.recorded.get(rank, ())
+    last = max((n for n, record in enumerate(records) if record.stage == DDPStage.GRADIENTS), default=-1)
+    return sum(not record.stage and record.frames == like.frames for record in records[last + 1 :])
 
 
 def uneven(
@@ -339,7 +350,7 @@ def uneven(
     breaks = tuple(condition for record in last for condition in breaks_around(path_of(record)))
     ends = f" The loop ends with its data, or by `{'` or `'.join(breaks[:2])}`." if breaks else rows
     words = {"done": done, "reached": reached, "left": left, "now": now, "more": more, "ends": ends}
-    variant = ".stopped" if more else ".datasets" if rows else ".rounds" if "`while " in left else ""
+    variant = ".stopped" if more else ".datasets" if rows else ".rounds" if word == "round" else ""
     return diagnosis(f"uneven_batches{variant}", outcome, early, early=early, late=late, **words)
 
 
