@@ -348,7 +348,7 @@ def uneven(
     rows = "" if more else _unequal_datasets(notes_of(outcome), early, late)
     last = () if more or rows or word == "batch" else outcome.recorded.get(min(late), ())[-1:]
     breaks = tuple(condition for record in last for condition in breaks_around(path_of(record)))
-    ends = f" The loop ends with its data, or by `{'` or `'.join(breaks[:2])}`." if breaks else rows
+    ends = f" A rank can leave the loop by `{'` or `'.join(breaks[:2])}`." if breaks else rows
     words = {"done": done, "reached": reached, "left": left, "now": now, "more": more, "ends": ends}
     variant = ".stopped" if more else ".datasets" if rows else ".rounds" if word == "round" else ""
     return diagnosis(f"uneven_batches{variant}", outcome, early, early=early, late=late, **words)
