@@ -252,14 +252,14 @@ asked = job("scratch/elastic", "send SIGTERM after 2 ready")  # to torchrun, whe
 p = predict("12.asked", folder=asked)
 
 # %%
-line = "torchrun --standalone --nproc-per-node=2 --shutdown-timeout=1 asked.py"
+line = "torchrun --standalone --nproc-per-node=2 --shutdown-timeout=3 asked.py"
 out = run(machines, asked, line, ranks=1, init=False, timeout=80, expect="predicted")
 
 # %%
 print(signals_of(asked), "- workers without an agent:", out.values[0]["left_behind"])
 
 # %% [markdown]
-# `torchrun` forwards SIGTERM to all its workers, waits for `--shutdown-timeout` (30 seconds by default, here 1), and kills what
+# `torchrun` forwards SIGTERM to all its workers, waits for `--shutdown-timeout` (30 seconds by default, here 3), and kills what
 # is left. (Not every signal is forwarded: see [other signals](#Deeper:-other-signals).)
 #
 # So a worker has some seconds. It must not save in the handler: there it is in the middle of a step, and the other ranks may be
@@ -631,7 +631,7 @@ assert far < 1e-5
 # %% claims={"S32": "incomplete"}
 for options in ("", "--signals-to-handle=SIGTERM,SIGUSR1"):
     other = job("scratch/elastic", "send SIGUSR1 after 2 ready")
-    line = f"torchrun --standalone --nproc-per-node=2 --shutdown-timeout=1 {options} asked.py"
+    line = f"torchrun --standalone --nproc-per-node=2 --shutdown-timeout=3 {options} asked.py"
     end = run_quietly(machines, other, line, ranks=1, init=False, timeout=40).values[0]
     print("SIGUSR1", options, signals_of(other), "- workers without an agent:", end["left_behind"])
 
