@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from realranks.doctor.alignment import first_apart
 from realranks.doctor.counts import calls_of_line
 from realranks.doctor.ddp_passes import steps_apart, uneven
 from realranks.doctor.hang_table import Hang, to_a_rank
@@ -13,6 +12,7 @@ from realranks.doctor.words import standing, steps
 from realranks.outcome.facts import NO_FACTS
 from realranks.outcome.outcome import EXIT_UNKNOWN, Collective, Diagnosis, exit_text
 from realranks.outcome.probe_notes import MAX_LOADERS
+from realranks.ranks.status import MAX_RECORDS
 
 #: More who wait for whom than these are not read any more.
 _MAX_CLAUSES = 4
@@ -70,14 +70,23 @@ def rank_left(hang: Hang) -> Diagnosis:
 
 
 def _unlike_calls(hang: Hang) -> tuple[Collective, ...]:
-    """Return the first calls of the script's own, on the ranks that wait and on the others, that fit by chance."""
+    """Return the first calls of the script's own, on the ranks that wait and on the others, that fit by chance.
+
+    Where neither side ever comes to the line of the other, these may be the two branches of an `if`, and meet rightly.
+    """
     if hang.one.collective is None:
         return ()
-    sides, (group, last) = (hang.one.ranks, hang.other.ranks), (hang.one.met.group, hang.one.met.seq)
-    first = first_apart(hang.outcome, group, last, *sides)
-    records = (hang.outcome.recorded.get(each[0], ()) for each in sides)
-    met = tuple(r for each in records for r in each if (r.group, r.seq) == (group, first))
-    return met if first < last and not any(record.stage for record in met) else ()
+    records = [hang.outcome.recorded.get(side.ranks[0], ()) for side in (hang.one, hang.other)]
+    if any(len(each) >= MAX_RECORDS for each in records):
+        return ()
+    group, last = hang.one.met.group, hang.one.met.seq
+    one, two = ({r.seq: r for r in each if r.group == group and r.seq < last} for each in records)
+    ways = [{record.frames for record in each} for each in records]
+    for mine, theirs in ((one[number], two[number]) for number in sorted(one.keys() & two.keys())):
+        by_chance = mine.frames in ways[1] or theirs.frames in ways[0]
+        if mine.frames != theirs.frames and by_chance:
+            return () if mine.stage or theirs.stage else (mine, theirs)
+    return ()
 
 
 def _times(hang: Hang) -> str:

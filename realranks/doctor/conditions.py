@@ -58,7 +58,7 @@ def _conditions(source: str) -> tuple[Guard, ...]:
 
 def _guards(tree: ast.AST) -> Iterable[Guard]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.If | ast.While):
+        if isinstance(node, ast.If | ast.While) and not _is_main(node.test):
             test, on_rank, loop = (
                 ast.unparse(node.test),
                 _mentions_rank(node.test),
@@ -76,6 +76,11 @@ def _guards(tree: ast.AST) -> Iterable[Guard]:
                     behind = (block[place + 1].lineno, _end(block[-1]))
                     if not any(word in text for word in _ALIKE):
                         yield Guard(text, behind, *behind, _mentions_rank(each.test))
+
+
+def _is_main(test: ast.expr) -> bool:
+    """Check for `__name__ == "__main__"`, which is true on every rank."""
+    return isinstance(test, ast.Compare) and ast.unparse(test.left) == "__name__"
 
 
 def _end(node: ast.stmt) -> int:

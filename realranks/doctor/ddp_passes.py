@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from realranks.doctor.conditions import condition_of, stands, under
 from realranks.doctor.counts import calls_of_line, in_ddp_forward, pass_counts, steps_begun, without_backward
 from realranks.doctor.hang_table import IN_A_PASS, Hang, Side, Situation
-from realranks.doctor.loops import breaks_around, path_of, step_condition
+from realranks.doctor.loops import Loop, breaks_around, path_of, seen_from, step_condition
 from realranks.doctor.notes import Notes, notes_of
 from realranks.doctor.sentences import Words, diagnosis, text
 from realranks.doctor.stops import evaluates, only_training_loader, stopped_early
@@ -308,16 +308,30 @@ def steps_apart(outcome: Outcome, early: Collection[int], late: int, like: Colle
     """
     counts = pass_counts(outcome)
     came, theirs = _since_last_pass(outcome, late, like), [_since_last_pass(outcome, r, like) for r in early]
-    if came > max(1, *theirs) or (came and not counts[late].backwards):
-        if (made := counts[late].steps) and not counts[late].backwards:
-            return "training step", min(counts[rank].steps or 0 for rank in early), made + 1
+    passes = [record for record in outcome.recorded.get(late, ()) if record.stage == DDPStage.GRADIENTS]
+    is_apart = not passes or seen_from(path_of(like), path_of(passes[-1])) is not Loop.SAME
+    if is_apart and (came > max(1, *theirs) or (came and not counts[late].backwards)):
         is_full = len(outcome.recorded[late]) >= MAX_RECORDS
-        return ("round", None, None) if is_full else ("round", min(theirs), came)
+        word, made, begun = _own_steps_apart(outcome, early, late, like) or ("round", min(theirs), came)
+        return (word, None, None) if is_full else (word, made, begun)
     here, there = steps_begun(outcome, late, like), [steps_begun(outcome, rank, like) for rank in early]
     known = [number for number in there if number is not None]
     if here is None or len(known) < len(there) or min(known) >= here:
         return "training step", None, None
     return "training step", min(known), here
+
+
+def _own_steps_apart(outcome: Outcome, early: Collection[int], late: int, like: Collective) -> Far | None:
+    """Count an optimizer's steps where DDP averages nothing; None if the line is called outside of them.
+
+    A call of the line is one before the next step if the late rank has come more often to it, per step, than the early.
+    """
+    counts, calls = pass_counts(outcome), calls_of_line(outcome, like)
+    least = min(early, key=lambda rank: counts[rank].steps or 0)
+    done, made, came = counts[least].steps or 0, counts[late].steps or 0, calls.get(least, 0)
+    if counts[late].backwards or not made or (made == done and came < done):
+        return None
+    return "training step", done, max(1, made + (calls[late] * done > came * made))
 
 
 def _since_last_pass(outcome: Outcome, rank: int, like: Collective) -> int:
@@ -344,11 +358,12 @@ def uneven(
     word, made, begun = far
     done = f"fewer {word}s" if made is None else steps(made, word)
     reached = waits_in if begun is None else f"{word} {begun} in {waits_in}"
-    more = stopped_early(notes_of(outcome), early, late)
-    rows = "" if more else _unequal_datasets(notes_of(outcome), early, late)
+    # The data of the training does not explain the rounds of another loop.
+    more = "" if word == "round" else stopped_early(notes_of(outcome), early, late)
+    rows = "" if more or word == "round" else _unequal_datasets(notes_of(outcome), early, late)
     last = () if more or rows or word == "batch" else outcome.recorded.get(min(late), ())[-1:]
     breaks = tuple(condition for record in last for condition in breaks_around(path_of(record)))
-    ends = f" A rank can leave the loop by `{'` or `'.join(breaks[:2])}`." if breaks else rows
+    ends = f" A loop there may end early by `{'` or `'.join(breaks[:2])}`." if breaks else rows
     words = {"done": done, "reached": reached, "left": left, "now": now, "more": more, "ends": ends}
     variant = ".stopped" if more else ".datasets" if rows else ".rounds" if word == "round" else ""
     return diagnosis(f"uneven_batches{variant}", outcome, early, early=early, late=late, **words)

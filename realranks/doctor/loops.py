@@ -114,11 +114,12 @@ def own_loops_at(inside: Path, other: Path) -> list[str]:
 
 
 def under_or_in(inside: Path, other: Path, condition: str | None = None) -> str:
-    """Format what `other` hangs on and `inside` does not: ' (under `...`)', or the loop between them; '' if nothing."""
+    """Format what `other` hangs on and `inside` does not, ' (under `...`)', or the loop that separates them, or ''."""
     if found := condition or condition_at(inside, other):
         return under(found)
     around, left = own_loops_at(other, inside), own_loops_at(inside, other)
-    return f" (in `{around[-1]}`)" if around else f" (behind `{left[0]}`)" if left else ""
+    place = "behind" if further_down(inside, other) else "before"
+    return f" (in `{around[-1]}`)" if around else f" ({place} `{left[0]}`)" if left else ""
 
 
 def _head(loop: ast.For | ast.While) -> str:

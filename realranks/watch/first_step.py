@@ -14,7 +14,7 @@ import dataclasses
 import json
 import os
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -102,12 +102,15 @@ class _FirstStep:
             return following
 
         def clip(original: _Function) -> _Function:
-            def clip(*arguments: Any, **options: Any) -> Any:
+            def clip(parameters: Any, *arguments: Any, **options: Any) -> Any:
+                listed = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
                 self.take()
-                before = self.lengths()
-                total = original(*arguments, **options)
-                if self.unaveraged:
-                    changed = not torch.equal(before, self.lengths())
+                of_models = {id(p) for number in self.unaveraged for p in self.models[number].parameters()}
+                own = [parameter for parameter in listed if id(parameter) in of_models]
+                before = _lengths(own)
+                total = original(listed, *arguments, **options)
+                if own:
+                    changed = not torch.equal(before, _lengths(own))
                     self.clips.append({"where": learners_line(), "before": before, "changed": changed})
                 return total
 
@@ -191,13 +194,6 @@ class _FirstStep:
             self.gradients = [gradients_of(model) for model in self.models]
             self.of_a_part = bool(self.unaveraged)
 
-    def lengths(self) -> Tensor:
-        """Return the length of each gradient."""
-        import torch
-
-        grads = [p.grad for model in self.models for p in model.parameters() if p.grad is not None]
-        return torch.stack([grad.detach().double().norm() for grad in grads] or [torch.zeros(())])
-
     def end(self) -> None:
         """Keep or compare what there is now, and end the script."""
         import torch
@@ -241,6 +237,14 @@ def _clipped_apart(of_ranks: Sequence[list[dict[str, Any]]]) -> str:
         if not alike and any(clip["changed"] for clip in clips):
             return str(clips[0]["where"])
     return ""
+
+
+def _lengths(parameters: Iterable[Tensor]) -> Tensor:
+    """Return the length of each gradient."""
+    import torch
+
+    grads = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    return torch.stack([grad.detach().double().norm() for grad in grads] or [torch.zeros(())])
 
 
 def _near(one: Tensor, other: Tensor) -> bool:

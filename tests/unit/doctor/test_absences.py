@@ -72,6 +72,24 @@ def test_ranks_that_the_cell_does_not_run_on_are_told_from_those_that_have_left_
     assert found.summary.endswith(says)
 
 
+@pytest.mark.parametrize(
+    ("mine", "theirs", "parted"),
+    [
+        ((10, 13), (7, 13), False),  # the branches of an `if`: each rank has its own
+        ((14, 14), (24, 14), True),
+    ],
+)
+def test_calls_at_two_lines_fit_by_chance_only_if_one_side_comes_to_the_line_of_the_other(
+    mine, theirs, parted
+):
+    last = record("", 13, seq=3)
+    here, there = (
+        tuple(record("", line, seq=n) for n, line in enumerate(each, 1)) for each in (mine, theirs)
+    )
+    seen = stuck(blocked(0, "all_reduce", [1], last), recorded={0: (*here, last), 1: there})
+    assert ("The first calls that met" in diagnose(seen).summary) is parted
+
+
 @pytest.mark.parametrize("stage", ["gradients", "buffers", "join"])
 def test_what_ranks_have_done_says_nothing_where_the_cell_leaves_out_others_that_are_waited_for(stage):
     mine = record(stage, 5)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from realranks.doctor.loops import Loop, condition_at, seen_from
+from realranks.doctor.loops import Loop, condition_at, seen_from, step_condition, under_or_in
 from realranks.outcome.places import Spot
 
 SOURCE = """\
@@ -65,3 +65,22 @@ def test_the_condition_that_guards_only_one_of_two_places_is_found(path, other, 
 
 def test_a_file_that_cannot_be_read_has_no_loops():
     assert seen_from([Spot("/nowhere.py", 3, "f")], [Spot("/nowhere.py", 9, "f")]) is None
+
+
+@pytest.mark.parametrize(
+    ("inside", "other", "said"),
+    [
+        ([15], STEP, " (in `for batch in batches`)"),
+        (STEP, [16], " (behind `for number in range(3)`)"),
+        ([18], [16], " (before `for number in range(3)`)"),
+    ],
+)
+def test_what_stands_above_a_loop_is_not_said_to_stand_behind_it(path, inside, other, said):
+    assert under_or_in(path(*inside), path(*other)) == said
+
+
+def test_that_a_file_is_run_as_a_script_leaves_no_line_out_of_a_step(tmp_path):
+    file = tmp_path / "train.py"
+    file.write_text('if __name__ == "__main__":\n    loss.backward()\nif finite:\n    loss.backward()\n')
+    lines = [[Spot(str(file), line, "<module>")] for line in (2, 4)]
+    assert [step_condition(line) for line in lines] == [None, "finite"]
