@@ -6,13 +6,14 @@ they had come so far is a better witness than what most ranks do now.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
+from realranks.doctor.counts import passes_before_calls
 from realranks.doctor.hang_table import IN_A_PASS, Hang, Side, Situation
 from realranks.doctor.loops import Loop, path_of, seen_from, under_or_in
 from realranks.doctor.sentences import diagnosis
 from realranks.doctor.words import steps
-from realranks.outcome.outcome import Collective, DDPStage, Diagnosis, Outcome
+from realranks.outcome.outcome import Collective, Diagnosis, Outcome
 from realranks.ranks.status import MAX_RECORDS
 
 Key = tuple[object, ...]
@@ -45,7 +46,7 @@ def a_step_ahead(hang: Hang) -> Diagnosis | None:
     if not own or not ahead or {*own, *ahead} != set(outcome.ranks):
         return None
     mine, theirs = own[min(own)], ahead[min(ahead)]
-    came = {rank: _since_passes(outcome.recorded.get(rank, ()), mine) for rank in met}
+    came = {rank: passes_before_calls(outcome.recorded.get(rank, ()), mine) for rank in met}
     passes = max(came[min(own)], default=0)
     here, there = ({came[rank].count(passes) for rank in each} for each in (own, ahead))
     alike = len({record.frames for record in own.values()}) == len(here) == len(there) == 1
@@ -56,16 +57,6 @@ def a_step_ahead(hang: Hang) -> Diagnosis | None:
     way = under_or_in(path_of(theirs), path_of(mine))
     numbers = {"fewer": steps(fewer, "time"), "more": steps(more, "time")}
     return diagnosis("skipped_collective.behind", outcome, list(ahead), under=way, **words, **numbers)
-
-
-def _since_passes(records: Iterable[Collective], like: Collective) -> list[int]:
-    """Return for each call at this line, by this path, how many collectives of backward passes came before."""
-    passes, found = 0, []
-    for record in records:
-        passes += record.stage == DDPStage.GRADIENTS
-        if not record.stage and record.frames == like.frames:
-            found.append(passes)
-    return found
 
 
 def _against_the_habit(outcome: Outcome, own: Side, other: Side) -> Diagnosis | None:

@@ -154,3 +154,13 @@ def calls_of_line(outcome: Outcome, like: Collective) -> dict[int, int]:
         )
         for rank in outcome.ranks
     }
+
+
+def passes_before_calls(records: Iterable[Collective], like: Collective) -> list[int]:
+    """Return for each call at this line, by this path, how many collectives of backward passes came before."""
+    passes, found = 0, []
+    for record in records:
+        passes += record.stage == DDPStage.GRADIENTS
+        if not record.stage and record.frames == like.frames:
+            found.append(passes)
+    return found

@@ -6,7 +6,14 @@ import math
 from collections.abc import Collection, Iterable
 
 from realranks.doctor.conditions import condition_of, stands, under
-from realranks.doctor.counts import calls_of_line, in_ddp_forward, pass_counts, steps_begun, without_backward
+from realranks.doctor.counts import (
+    calls_of_line,
+    in_ddp_forward,
+    pass_counts,
+    passes_before_calls,
+    steps_begun,
+    without_backward,
+)
 from realranks.doctor.hang_table import IN_A_PASS, Hang, Side, Situation
 from realranks.doctor.loops import Loop, breaks_around, path_of, seen_from, step_condition
 from realranks.doctor.notes import Notes, notes_of
@@ -218,8 +225,7 @@ def backward_on_some_ranks(hang: Hang) -> Diagnosis | None:
     if found is not None:
         return found
     odd = rest.ranks if left_out else fewer(rest.ranks, side.ranks)
-    condition = step_condition(path_of(side.met)) if side.collective is not None else None
-    skips = under(condition)
+    skips = under(step_condition(path_of(side.met)) if side.collective is not None else None)
     if left and not left_out:
         return diagnosis("missing_backward.left", outcome, odd, waits=waits_for(hang), skips=skips)
     number = f"{left_out} backward passes" if left_out > 1 else "a backward pass"
@@ -336,8 +342,7 @@ def _own_steps_apart(outcome: Outcome, early: Collection[int], late: int, like: 
 
 def _since_last_pass(outcome: Outcome, rank: int, like: Collective) -> int:
     records = outcome.recorded.get(rank, ())
-    last = max((n for n, record in enumerate(records) if record.stage == DDPStage.GRADIENTS), default=-1)
-    return sum(not record.stage and record.frames == like.frames for record in records[last + 1 :])
+    return passes_before_calls(records, like).count(sum(r.stage == DDPStage.GRADIENTS for r in records))
 
 
 def uneven(

@@ -104,13 +104,15 @@ def step_condition(path: Path) -> str | None:
 
 def own_loops_at(inside: Path, other: Path) -> list[str]:
     """List the script's own loops around `inside` that `other` is not in, as written, the innermost last."""
-    depth, found = _parting(inside, other), []
-    for place, frame in enumerate(inside[depth:]):
-        there = other[depth] if place == 0 and depth < len(other) else Spot(frame.file, 0, frame.function)
-        loops = [node for node in ast.walk(_tree(frame.file)) if isinstance(node, ast.For | ast.While)]
-        around = (node for node in loops if _holds(node, frame) and not _holds(node, there))
-        found += [_head(node) for node in around if is_learners(frame.file)]
-    return found
+    depth = _parting(inside, other)
+    there = other[depth] if depth < len(other) else None
+    return [
+        _head(node)
+        for place, frame in enumerate(inside[depth:])
+        if is_learners(frame.file)
+        for node in _loops_holding(frame)
+        if place or there is None or not _holds(node, there)
+    ]
 
 
 def under_or_in(inside: Path, other: Path, condition: str | None = None) -> str:
@@ -129,6 +131,12 @@ def _head(loop: ast.For | ast.While) -> str:
     return f"for {', '.join(map(ast.unparse, targets))} in {ast.unparse(loop.iter)}"
 
 
+def _loops_holding(frame: Spot) -> list[ast.For | ast.While]:
+    """List the loops with this line in their body, the innermost last."""
+    loops = (node for node in ast.walk(_tree(frame.file)) if isinstance(node, ast.For | ast.While))
+    return [node for node in loops if _holds(node, frame)]
+
+
 def _holds(loop: ast.For | ast.While, frame: Spot) -> bool:
     return loop.lineno < frame.line <= (loop.end_lineno or 0)
 
@@ -139,8 +147,7 @@ def breaks_around(path: Path) -> tuple[str, ...]:
         f"if {ast.unparse(each.test)}: break"
         for frame in path
         if is_learners(frame.file)
-        for node in ast.walk(_tree(frame.file))
-        if isinstance(node, ast.For | ast.While) and _holds(node, frame)
+        for node in _loops_holding(frame)
         for each in _ifs_of(node.body)
         if any(isinstance(line, ast.Break) for line in each.body)
     )
@@ -168,12 +175,7 @@ def goes_on_after_an_error(path: Path) -> bool:
 
 def may_end_early(path: Path) -> bool:
     """Check whether the script may end its loop around these lines early, or has none: a library's goes round then."""
-    around = [
-        node
-        for frame in path
-        for node in ast.walk(_tree(frame.file))
-        if isinstance(node, ast.For | ast.While) and _holds(node, frame)
-    ]
+    around = [node for frame in path for node in _loops_holding(frame)]
     ends = (isinstance(each, ast.Break | ast.Return) for node in around for each in ast.walk(node))
     return not around or any(isinstance(node, ast.While) for node in around) or any(ends)
 
@@ -183,8 +185,8 @@ def loop_over_tensors(path: Path) -> str | None:
     if not path:
         return None
     here = path[-1]
-    for node in ast.walk(_tree(here.file)):
-        if isinstance(node, ast.For) and _holds(node, here):
+    for node in _loops_holding(here):
+        if isinstance(node, ast.For):
             targets = {each.id for each in ast.walk(node.target) if isinstance(each, ast.Name)}
             used = (each for line in node.body for each in ast.walk(line) if isinstance(each, ast.Call))
             at_line = (each for each in used if each.lineno <= here.line <= (each.end_lineno or 0))
